@@ -1,0 +1,39 @@
+# Each target sets up .venv by itself when it is missing or older than pyproject.toml.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint bench docs validate clean test-torch
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,web,dask]"
+	@touch $@
+
+demo: $(STAMP)  ## predict a built-in job, print the answer, write perfmodel-demo.html
+	@$(BIN)/perfmodel demo
+
+test: $(STAMP)  ## the whole suite
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP)  ## timings: benchmarks, not tests
+	@$(BIN)/python -m pytest -q benchmarks --benchmark-enable --benchmark-only -p no:xdist
+
+validate: $(STAMP)  ## predictions against every measured run; writes validation/REPORT.md
+	@$(BIN)/python validation/report.py
+
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) .venv-torch build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks

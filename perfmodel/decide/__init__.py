@@ -1,0 +1,1 @@
+"""From a curve to a decision."""

@@ -1,0 +1,1 @@
+"""Benchmarks that run on the user's own machine."""

@@ -1,0 +1,1 @@
+"""The physics: pure vectorised functions, one published model a module."""

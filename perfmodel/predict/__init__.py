@@ -1,0 +1,1 @@
+"""Operations, a machine, layouts and coefficients become a step time and a curve."""

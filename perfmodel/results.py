@@ -1,0 +1,77 @@
+"""The envelope: one JSON form for every answer, from which every rendering is made."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__version__ = "0.1.0"
+
+
+def plain(value: Any) -> Any:
+    """Turn arrays, numpy scalars and non-finite floats into what JSON can hold (non-finite becomes null).
+
+    >>> plain({"k": np.array([1, 2]), "t": [float("nan"), 0.5]})
+    {'k': [1, 2], 't': [None, 0.5]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer of one verb: `kind` names the schema, `inputs` reproduces it, `result` is CLI.md's mapping."""
+
+    kind: str
+    inputs: dict[str, Any]
+    result: dict[str, Any]
+    seed: int = 0
+    version: str = field(default=__version__)
+
+    def envelope(self) -> dict[str, Any]:
+        """The mapping that `--format json` prints."""
+        return {
+            "schema": f"perfmodel/{self.kind}/1",
+            "version": self.version,
+            "seed": self.seed,
+            "inputs": plain(self.inputs),
+            "result": plain(self.result),
+        }
+
+    def to_json(self) -> str:
+        """Deterministic JSON text, ending in a newline."""
+        return json.dumps(self.envelope(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    # Notebooks. The renderings live above this module, so they are looked up when asked for.
+    def _repr_html_(self) -> str:
+        return str(importlib.import_module("perfmodel.report.notebook").html(self.envelope()))
+
+    def plot(self, name: str | None = None) -> Any:
+        """A matplotlib Figure of this result; `name` picks one of the plots that fit its kind."""
+        return importlib.import_module("perfmodel.report.plots").figure(self.envelope(), name)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row per K (needs pandas)."""
+        return importlib.import_module("perfmodel.report.notebook").frame(self.envelope())
+
+
+def read_envelope(text: str) -> Result:
+    """The inverse of `Result.to_json`."""
+    data = json.loads(text)
+    kind = str(data["schema"]).split("/")[1]
+    return Result(kind, data["inputs"], data["result"], int(data["seed"]), str(data["version"]))

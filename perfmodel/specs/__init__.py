@@ -1,0 +1,1 @@
+"""What a person declares: frozen pydantic models, read from YAML with positions."""

@@ -1,0 +1,1 @@
+"""Measured timings become a scaling study."""
