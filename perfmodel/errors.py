@@ -1,0 +1,118 @@
+"""What went wrong, where, and how to mend it; and the exit codes of the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # a policy, a validation or an audit failed
+EXIT_USAGE = 2  # bad usage or bad input
+EXIT_FAULT = 3  # a fault of ours
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in an input. `line` and `column` count from 1; `snippet` is the source line.
+
+    >>> print(Problem("a.yaml", 2, 1, "S001", 'unknown key "memry"', "memry: 80 GB", "did you mean memory?"))
+    a.yaml:2:1: error[S001]: unknown key "memry"
+      |
+    2 | memry: 80 GB
+      | ^
+      help: did you mean memory?
+    """
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    code: str = "U000"
+    message: str = ""
+    snippet: str | None = None
+    help: str | None = None
+
+    @property
+    def location(self) -> str:
+        """`file:line:col`, as far as it is known; empty for a command-line flag."""
+        if self.file is None:
+            return ""
+        parts = [self.file] + [str(part) for part in (self.line, self.column) if part is not None]
+        return ":".join(parts)
+
+    @property
+    def headline(self) -> str:
+        """The first line of the message: position, code, what is wrong."""
+        prefix = f"{self.location}: " if self.location else ""
+        return f"{prefix}error[{self.code}]: {self.message}"
+
+    def __str__(self) -> str:
+        lines = [self.headline]
+        if self.snippet is not None and self.line is not None:
+            number = str(self.line)
+            margin = " " * len(number)
+            lines.append(f"{margin} |")
+            lines.append(f"{number} | {self.snippet}")
+            if self.column is not None:
+                # Tabs are kept so that the caret stands under its character in any terminal.
+                pad = "".join("\t" if char == "\t" else " " for char in self.snippet[: self.column - 1])
+                lines.append(f"{margin} | {pad}^")
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(lines)
+
+
+class SpecError(Exception):
+    """Bad input: every problem found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem] | Problem | str) -> None:
+        if isinstance(problems, str):
+            problems = (Problem(message=problems),)
+        elif isinstance(problems, Problem):
+            problems = (problems,)
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__(*self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class UsageError(SpecError):
+    """A bad flag or argument. `UsageError("--k: no worker counts", help="try 1..64")` is enough."""
+
+    def __init__(
+        self, problems: Iterable[Problem] | Problem | str, *, code: str = "U001", help: str | None = None
+    ) -> None:
+        if isinstance(problems, str):
+            problems = Problem(code=code, message=problems, help=help)
+        super().__init__(problems)
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word most like `word`, or None; letter case is ignored.
+
+    >>> closest("bandwith", ["latency", "bandwidth"])
+    'bandwidth'
+    """
+    by_folded: dict[str, str] = {}
+    for name in known:
+        by_folded.setdefault(name.casefold(), name)
+    found = difflib.get_close_matches(word.casefold(), list(by_folded), n=1, cutoff=cutoff)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "bandwidth"?` or nothing: made to be appended to a message.
+
+    >>> did_you_mean("H100-sxm", ["h100-sxm5-80gb", "a100-sxm4-80gb"])
+    '; did you mean "h100-sxm5-80gb"?'
+    >>> did_you_mean("zebra", ["latency"])
+    ''
+    """
+    names = list(known)
+    best = closest(word, names) or next(
+        (name for name in sorted(names, key=len) if word and name.casefold().startswith(word.casefold())),
+        None,
+    )
+    return f'; did you mean "{best}"?' if best else ""
