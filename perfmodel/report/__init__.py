@@ -1,1 +1,1 @@
-"""Renderings of a result envelope."""
+"""Renderings of results: terminal, Markdown, CSV, plots, HTML and notebook, all from the JSON envelope."""

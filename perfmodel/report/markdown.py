@@ -1,0 +1,67 @@
+"""An envelope as Markdown: answer first, tables, notes, and how to reproduce it."""
+
+from __future__ import annotations
+
+from perfmodel.report import text
+from perfmodel.report.kinds import module_of
+from perfmodel.report.model import Envelope, Table
+from perfmodel.report.stamp import stamp
+from perfmodel.report.tables import tables
+
+
+def render(envelope: Envelope) -> str:
+    """GitHub-flavoured Markdown; details are folded."""
+    kind = module_of(envelope)
+    lines = [f"## {escape(kind.title(envelope))}", ""]
+    answer = kind.answer(envelope)
+    if answer:
+        lines += [escape(answer), ""]
+    folded: list[Table] = []
+    for item in tables(envelope):
+        if item.role in ("decision", "curve"):
+            lines += table(item)
+        else:
+            folded.append(item)
+    for note in kind.notes(envelope):
+        lines.append(f"- {escape(note)}")
+    if kind.notes(envelope):
+        lines.append("")
+    if folded:
+        lines += ["<details><summary>Breakdown, assumptions and limits</summary>", ""]
+        for item in folded:
+            lines += table(item)
+        lines += ["</details>", ""]
+    lines.append(f"<sub>{escape(stamp(envelope).line)}</sub>")
+    return "\n".join(lines) + "\n"
+
+
+def table(item: Table) -> list[str]:
+    """One table with its title, numbers on the right."""
+    if not item.rows:
+        return []
+    columns = [text.column_text(head, item.values(i)) for i, head in enumerate(item.heads)]
+    right = [text.numeric(item.values(i)) for i in range(len(columns))]
+    lines = [f"**{escape(item.title)}**", "", "| " + " | ".join(escape(h) for h, _ in columns) + " |"]
+    lines.append("|" + "|".join("--:" if r else ":--" for r in right) + "|")
+    for i in range(len(item.rows)):
+        cells = [escape(cells[i]) for _, cells in columns]
+        if i in item.marked:
+            cells = [f"**{c}**" if c else c for c in cells]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines.append("")
+    if item.note:
+        lines += [escape(item.note), ""]
+    return lines
+
+
+def escape(value: str) -> str:
+    """Text that stays text: no table breaks, no HTML, no links or emphasis made from a name.
+
+    >>> escape("a|b <script> [x](y) *z*")
+    'a\\\\|b &lt;script&gt; \\\\[x](y) \\\\*z\\\\*'
+    """
+    value = " ".join(value.split())
+    value = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
+    for sign in ("|", "`", "*", "[", "]"):
+        value = value.replace(sign, "\\" + sign) if sign != "]" else value
+    return value

@@ -1,0 +1,119 @@
+"""What every rendering is made from: tables with units, and charts as plain data.
+
+A kind of result (`report/kinds/<kind>.py`) turns an envelope into these; terminal, Markdown, CSV, HTML and
+notebook only draw them. Nothing here computes a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Cell = str | int | float | bool | None
+Envelope = Mapping[str, Any]
+
+Role = Literal["decision", "curve", "breakdown", "assumptions", "sensitivity", "limits", "detail"]
+ROLES: tuple[Role, ...] = ("decision", "curve", "breakdown", "assumptions", "sensitivity", "limits", "detail")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's title and the base unit of its numbers.
+
+    `quantity` is one of "s", "B", "B/s", "FLOP", "FLOP/s", "W", "J", "USD", "USD/h", "g", "%" (a fraction,
+    shown in percent), "x" (a ratio) or "" (text, counts, numbers as they are). `key` names the column in CSV.
+    `priority` 0 is always shown; in a narrow terminal the largest numbers go first.
+    """
+
+    title: str
+    quantity: str = ""
+    priority: int = 1
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under titled columns; plain strings are accepted for columns without a unit.
+
+    `marked` holds the indices of the rows to point at (the chosen one). Tables of role `detail` and
+    `assumptions` are left out of the terminal.
+    """
+
+    title: str
+    columns: Sequence[str | Column]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    role: Role = "detail"
+    marked: tuple[int, ...] = ()
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """The columns, each as a `Column`."""
+        return tuple(Column(item) if isinstance(item, str) else item for item in self.columns)
+
+    def values(self, index: int) -> list[Cell]:
+        """One column's cells; rows that are too short give None."""
+        return [row[index] if index < len(row) else None for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line (or set of dots, or layer of a stack): `y` over `x`, None where there is no value."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    style: Literal["line", "dashed", "dots", "ghost", "hatched"] = "line"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A labelled vertical line (`y` None) or point of a chart."""
+
+    label: str
+    x: float
+    y: float | None = None
+    style: Literal["point", "line", "boundary"] = "line"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart as data, with the sentence that describes it to those who cannot see it."""
+
+    title: str
+    x_title: str
+    y_title: str
+    series: Sequence[Series]
+    alt: str
+    kind: Literal["lines", "stack", "bars"] = "lines"
+    x_log: bool = True
+    y_log: bool = False
+    y_quantity: str = ""
+    marks: Sequence[Mark] = field(default_factory=tuple)
+    floor: float | None = None
+    note: str = ""
+
+
+def kind_of(envelope: Envelope) -> str:
+    """The kind named by an envelope's schema.
+
+    >>> kind_of({"schema": "perfmodel/prediction/1"})
+    'prediction'
+    """
+    parts = str(envelope.get("schema", "")).split("/")
+    return parts[1] if len(parts) == 3 and parts[0] == "perfmodel" else ""
+
+
+def result_of(envelope: Envelope) -> dict[str, Any]:
+    """The `result` mapping of an envelope, empty when it has none."""
+    result = envelope.get("result")
+    return dict(result) if isinstance(result, Mapping) else {}
+
+
+def inputs_of(envelope: Envelope) -> dict[str, Any]:
+    """The `inputs` mapping of an envelope, empty when it has none."""
+    inputs = envelope.get("inputs")
+    return dict(inputs) if isinstance(inputs, Mapping) else {}

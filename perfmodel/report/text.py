@@ -1,0 +1,106 @@
+"""Numbers as people read them: three digits, one prefix for a whole column, never an exponent in a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
+
+from perfmodel.report.model import Cell, Column
+
+MISSING = "-"
+
+_DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+# A duration changes its unit where the larger one reads better: 90 min rather than 1.5 h.
+_TIME_FROM = {"d": 2 * 86400.0, "h": 2 * 3600.0, "min": 120.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 0.0}
+_PREFIXED = ("B", "B/s", "FLOP", "FLOP/s", "W", "J", "g")
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with `digits` significant digits, without an exponent between 1e-4 and 1e15.
+
+    >>> number(0.51234), number(1234.5), number(123.4), number(0.00001234), number(8)
+    ('0.512', '1,234', '123', '1.23e-05', '8')
+    """
+    if not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 1e-4 or size >= 1e15:
+        return f"{value:.{digits - 1}e}"
+    if float(value).is_integer() and size < 1e15:
+        return f"{value:,.0f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}"
+
+
+def scale(values: Iterable[Cell], quantity: str) -> tuple[float, str]:
+    """The factor and the unit that suit a set of values of one quantity: `shown = value / factor`.
+
+    >>> scale([0.012, 0.5], "s"), scale([4e10], "B"), scale([0.5, 0.9], "%")
+    ((0.001, 'ms'), (1000000000.0, 'GB'), (0.01, '%'))
+    """
+    sizes = sorted(abs(float(v)) for v in values if _is_number(v) and v != 0)
+    if quantity == "%":
+        return 0.01, "%"
+    if quantity == "s":
+        middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
+        return next((f, u) for f, u in _TIMES if middle >= _TIME_FROM[u])
+    if quantity in _PREFIXED:
+        middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
+        factor, prefix = next(((f, p) for f, p in _DECIMAL if middle >= f), (1.0, ""))
+        return factor, prefix + quantity
+    return 1.0, quantity if quantity != "x" else ""
+
+
+def quantity(value: Cell, unit: str) -> str:
+    """One value with its unit, for sentences.
+
+    >>> quantity(0.0123, "s"), quantity(0.701, "%"), quantity(1234.5, "USD"), quantity(None, "s"), quantity(180, "x")
+    ('12.3 ms', '70.1 %', '1,234 USD', '-', '180x')
+    """
+    if not _is_number(value):
+        return MISSING if value is None else str(value)
+    if unit == "x":
+        return number(value) + "x"
+    factor, shown = scale([value], unit)
+    if unit == "USD" and abs(value) < 100:
+        return f"{value:.2f} USD" if abs(value) >= 0.01 or value == 0 else f"{number(value)} USD"
+    return f"{number(value / factor)} {shown}".rstrip()
+
+
+def cell(value: Cell, factor: float = 1.0) -> str:
+    """A table cell as text: numbers divided by the column's factor, booleans as yes and no."""
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and factor == 1.0:
+        return f"{value:,d}" if abs(value) >= 10000 else str(value)
+    if isinstance(value, (int, float)):
+        return number(value / factor)
+    return str(value)
+
+
+def column_text(column: Column, values: Sequence[Cell]) -> tuple[str, list[str]]:
+    """A column's heading with its unit, and its cells as text.
+
+    >>> column_text(Column("time", "s"), [0.5, 0.25, None])
+    ('time [ms]', ['500', '250', '-'])
+    """
+    factor, unit = scale(values, column.quantity)
+    if column.quantity == "" or not any(_is_number(v) for v in values):
+        return column.title, [cell(v) for v in values]
+    heading = f"{column.title} [{unit}]" if unit else column.title
+    return heading, [cell(v, factor) for v in values]
+
+
+def numeric(values: Sequence[Cell]) -> bool:
+    """Whether a column holds numbers, and so belongs on the right."""
+    return any(_is_number(v) for v in values) and not any(isinstance(v, str) for v in values)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
