@@ -1,0 +1,8 @@
+"""`python -m perfmodel`."""
+
+import sys
+
+from perfmodel.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

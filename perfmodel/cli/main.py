@@ -1,0 +1,141 @@
+"""The command line. A verb's module is imported only when that verb is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from perfmodel.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, SpecError
+
+# verb: its line in --help. perfmodel.cli.<verb> exposes register(app).
+VERBS: dict[str, str] = {
+    "demo": "Predict a built-in job: no input, no network.",
+    "init": "Write a commented job.yaml, perfmodel.yaml and a CI snippet.",
+    "predict": "T(K) with bands, knee, cost and energy of a job.",
+    "explain": "Every term at one K: formula, inputs, sources, share.",
+    "study": "Measured timings -> speedup, bend, cause, cost, verdict.",
+    "plan": "Search layouts and hardware for a deadline or budget.",
+    "compare": "Two jobs side by side, and which changed input caused what.",
+    "audit": "A vendor's claim -> consistent, suspicious or impossible.",
+    "check": "CI gate: policies and a committed baseline.",
+    "calibrate": "Measurements -> beliefs, with a fit report.",
+    "validate": "Predictions against measured runs.",
+    "measure": "Time this machine: collectives, matmul, memory, a step.",
+    "workload": "Write a workload spec from a model's config or code.",
+    "roofline": "Where each phase of a job sits.",
+    "law": "Amdahl, Gustafson, USL from the shell.",
+    "catalog": "The hardware, workload and price catalogue.",
+    "schema": "JSON Schema of a spec, for editors.",
+    "report": "Render a saved result again.",
+    "serve": "The what-if page, on loopback.",
+}
+_EPILOG = "Exit codes: 0 good; 1 a policy, validation or audit failed; 2 bad usage or input; 3 a fault of ours; 130 interrupted."
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from perfmodel.results import __version__
+
+        typer.echo(f"perfmodel {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Declare the hardware and the workload; get the scaling curve, the knee and the price."""
+
+
+def build_app(verb: str | None) -> typer.Typer:
+    """The app with one verb loaded, or, for `--help` and typing errors, with every verb as its help line only."""
+    app = typer.Typer(
+        name="perfmodel",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        epilog=_EPILOG,
+    )
+    app.callback(epilog=_EPILOG)(_root)
+    if verb is not None:
+        importlib.import_module(f"perfmodel.cli.{verb}").register(app)
+        return app
+    for name, text in VERBS.items():
+        app.command(name, help=text)(_placeholder)
+    return app
+
+
+def _placeholder() -> None:
+    """Stands for a verb where only its name and help line are needed."""
+
+
+def _verb_of(arguments: Sequence[str]) -> str | None:
+    """The verb that is being called or completed."""
+    completing = os.environ.get("COMP_WORDS", "").split()[1:] if "_PERFMODEL_COMPLETE" in os.environ else []
+    first = next((word for word in [*arguments, *completing] if not word.startswith("-")), None)
+    return first if first in VERBS else None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Every exception ends here."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    colour_before = os.environ.get("NO_COLOR")
+    if "--no-color" in arguments:
+        os.environ["NO_COLOR"] = "1"
+    try:
+        code = build_app(_verb_of(arguments))(arguments, prog_name="perfmodel", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else EXIT_OK
+    except SpecError as error:
+        return _say(str(error), EXIT_USAGE)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) went away; what it wanted, it has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except Exception as error:
+        return _other(error)
+    finally:
+        if colour_before is None:
+            os.environ.pop("NO_COLOR", None)
+        else:
+            os.environ["NO_COLOR"] = colour_before
+
+
+def _other(error: Exception) -> int:
+    if isinstance(error, typer.Abort):
+        return _say("interrupted", EXIT_INTERRUPTED)
+    # typer's own usage errors; their class lives in click or inside typer, depending on its version.
+    describe = getattr(error, "format_message", None)
+    if describe is not None:
+        context = getattr(error, "ctx", None)
+        text = describe()
+        if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help itself
+            return _say(text, EXIT_USAGE)
+        where = context.command_path if context is not None else "perfmodel"
+        return _say(f"error[U001]: {text}\n  help: {where} --help", EXIT_USAGE)
+    if os.environ.get("PERFMODEL_DEBUG") == "1":
+        traceback.print_exception(error)
+    return _say(
+        f"internal fault: {type(error).__name__}: {' '.join(str(error).split())}; this is our mistake: please report it "
+        "with the command and its input (PERFMODEL_DEBUG=1 shows the traceback)",
+        EXIT_FAULT,
+    )
+
+
+def _say(message: str, code: int) -> int:
+    print(message, file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
