@@ -1,0 +1,361 @@
+"""A workload spec becomes operations: what one training sample asks of a machine, before any layout.
+
+All amounts are per *sample* (a sequence, an image, ...) and for one forward pass unless the name says
+otherwise. Matrix products keep their exact shapes as *slots* so that the step model can cut them by tensor,
+expert and context parallelism; everything else is a handful of totals. A slot multiplies a
+``(rows, inner)`` activation with an ``(inner, outer)`` weight:
+
+    FLOP = 2 * rows * inner * outer          (1)
+
+References: Narayanan et al. 2021 (arXiv:2104.04473) for the transformer arithmetic; Korthikanti et al. 2022
+(arXiv:2205.05198) for the element-wise and activation traffic; DeepSeek-V2 (arXiv:2405.04434) for latent
+attention; Dao & Gu 2024 (arXiv:2405.21060) for Mamba-2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.specs.workload import Workload
+
+Array = NDArray[np.float64]
+
+
+class Split(IntEnum):
+    """How tensor and expert parallelism cut a slot's weight."""
+
+    NONE = 0
+    COLUMN = 1  # outer / tp
+    ROW = 2  # inner / tp
+    EXPERT = 3  # experts spread over ep ranks, tokens routed
+
+
+TRANSFORMER_KINDS = frozenset(
+    {
+        "decoder-transformer",
+        "encoder-transformer",
+        "encoder-decoder-transformer",
+        "moe-transformer",
+        "hybrid-mamba-transformer",
+        "vision-transformer",
+    }
+)
+LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-mamba-transformer"})
+
+# Bytes read and written by norms, residuals and dropouts per token and hidden unit in 16 bit, and by the
+# activation function and rotary embedding per token and unit of FFN or QKV width (Korthikanti 2022, sec. 4).
+HIDDEN_TRAFFIC = 26.0
+INNER_TRAFFIC = 5.2
+# A convolutional or recurrent network whose traffic nobody counted: FLOP per byte moved in 16 bit.
+UNCOUNTED_INTENSITY = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Numbers of one workload at one sequence length, or of many stacked along a trailing axis.
+
+    Slot arrays have shape ``(slots,)`` or ``(slots, n)``; all others ``()`` or ``(n,)``.
+    """
+
+    # matrix products
+    slot_inner: Array
+    slot_outer: Array
+    slot_count: Array  # products of this shape in the whole model
+    slot_rows: Array  # rows per token
+    slot_split: Array  # a Split
+    slot_experts: Array  # weights that the rows are spread over (1 for dense slots)
+    slot_last: Array  # 1 where only the last pipeline stage holds it (logits)
+    # transformer totals
+    tokens: Array  # tokens per sample
+    hidden: Array
+    layers: Array  # blocks that pipeline stages may divide
+    heads: Array
+    attention_flop: Array
+    score_elements: Array  # attention probabilities per sample, all heads and layers
+    kv_width: Array  # key plus value width per token, for context parallelism
+    attention_layers: Array
+    hidden_traffic: Array  # bytes per sample at 2 B per element, not cut by tensor parallelism
+    inner_traffic: Array  # the same, cut by tensor parallelism
+    logit_elements: Array
+    # everything that is neither a slot nor attention
+    other_flop: Array
+    other_traffic: Array  # bytes forward at 2 B per element
+    kernels: Array  # kernel launches of a forward pass
+    # parameters
+    params: Array
+    block_params: Array  # in the layers, cut by tp and pp
+    expert_params: Array  # in routed experts, cut by ep and pp
+    embedding_params: Array  # word embeddings, on the first and last stage
+    table_params: Array  # recommender tables, spread over all devices
+    trainable_fraction: Array
+    experts: Array
+    top_k: Array
+    moe_layers: Array
+    # memory
+    activation_elements: Array  # kept for the backward pass, without recompute, non-transformers
+    ffn_width: Array
+    # input and serial
+    input_bytes: Array
+    serial_s: Array
+    is_transformer: Array
+    is_causal: Array
+
+    def forward_flop(self) -> Array:
+        """FLOP of one forward pass of one sample."""
+        slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count
+        return np.asarray(slots.sum(axis=0) + self.attention_flop + self.other_flop)
+
+    def training_flop(self) -> Array:
+        """FLOP of forward and backward; frozen weights need no weight gradient."""
+        slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count
+        frozen = 1.0 - self.trainable_fraction
+        return np.asarray(
+            slots.sum(axis=0) * (3.0 - frozen) + 3.5 * self.attention_flop + 3.0 * self.other_flop
+        )
+
+
+_SLOT_FIELDS = tuple(f.name for f in fields(Operations) if f.name.startswith("slot_"))
+
+
+def stack(items: Sequence[Operations]) -> Operations:
+    """Many workloads along a trailing axis; missing slots are empty (count 0, shape 1)."""
+    n_slots = max(item.slot_count.shape[0] for item in items)
+    columns: dict[str, Array] = {}
+    for field in fields(Operations):
+        if field.name in _SLOT_FIELDS:
+            fill = 1.0 if field.name in ("slot_inner", "slot_outer", "slot_experts") else 0.0
+            table = np.full((n_slots, len(items)), fill)
+            for column, item in enumerate(items):
+                values = getattr(item, field.name)
+                table[: values.shape[0], column] = values
+            columns[field.name] = table
+        else:
+            columns[field.name] = np.array([float(getattr(item, field.name)) for item in items])
+    return Operations(**columns)
+
+
+def take(operations: Operations, index: NDArray[np.intp]) -> Operations:
+    """Stacked operations at the given positions (one workload may serve many points)."""
+    return Operations(**{f.name: getattr(operations, f.name)[..., index] for f in fields(Operations)})
+
+
+class _Slots:
+    """Collects matrix products while a builder walks the model."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, ...]] = []
+
+    def add(
+        self,
+        inner: float,
+        outer: float,
+        count: float,
+        *,
+        split: Split,
+        rows: float = 1.0,
+        experts: float = 1.0,
+        last: bool = False,
+    ) -> None:
+        if count > 0 and inner > 0 and outer > 0:
+            self.rows.append((inner, outer, count, rows, float(split), experts, float(last)))
+
+    def columns(self) -> dict[str, Array]:
+        table = np.array(self.rows, dtype=float).reshape(len(self.rows), len(_SLOT_FIELDS))
+        return dict(zip(_SLOT_FIELDS, table.T.copy(), strict=True))
+
+
+def operations(workload: Workload, seq_len: int | None = None) -> Operations:
+    """Operations of one sample of `workload` at `seq_len` (the workload's own when not given)."""
+    if workload.kind in TRANSFORMER_KINDS and workload.layers and workload.hidden and not workload.flop_per_sample:
+        counted = workload.kind != "vision-transformer" or workload.seq_len
+        if counted:
+            return _transformer(workload, seq_len)
+    return _generic(workload)
+
+
+def _number(value: Any, default: float = 0.0) -> float:
+    return default if value is None else float(value)
+
+
+def _struct(slots: _Slots, **numbers: float) -> Operations:
+    """Fill what a builder did not name with zero."""
+    scalars = {f.name: np.asarray(float(numbers.get(f.name, 0.0))) for f in fields(Operations)}
+    return Operations(**{**scalars, **slots.columns()})
+
+
+def _attention_slots(slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float) -> tuple[float, float, float]:
+    """Projections of attention; returns (score width, value width, key plus value width per token)."""
+    hidden = _number(w.hidden)
+    kv_heads = _number(w.kv_heads, heads)
+    if w.kv_lora_rank:
+        nope, rope = _number(w.qk_nope_head_dim), _number(w.qk_rope_head_dim)
+        value = _number(w.v_head_dim, head_dim)
+        rank = _number(w.kv_lora_rank)
+        if w.q_lora_rank:
+            slots.add(hidden, _number(w.q_lora_rank), layers, split=Split.NONE)
+            slots.add(_number(w.q_lora_rank), heads * (nope + rope), layers, split=Split.COLUMN)
+        else:
+            slots.add(hidden, heads * (nope + rope), layers, split=Split.COLUMN)
+        slots.add(hidden, rank + rope, layers, split=Split.NONE)
+        slots.add(rank, heads * (nope + value), layers, split=Split.COLUMN)
+        slots.add(heads * value, hidden, layers, split=Split.ROW)
+        return heads * (nope + rope), heads * value, rank + rope
+    if w.q_lora_rank:
+        slots.add(hidden, _number(w.q_lora_rank), layers, split=Split.NONE)
+        slots.add(_number(w.q_lora_rank), heads * head_dim, layers, split=Split.COLUMN)
+        slots.add(hidden, 2 * kv_heads * head_dim, layers, split=Split.COLUMN)
+    else:
+        slots.add(hidden, (heads + 2 * kv_heads) * head_dim, layers, split=Split.COLUMN)
+    slots.add(heads * head_dim, hidden, layers, split=Split.ROW)
+    return heads * head_dim, heads * head_dim, 2 * kv_heads * head_dim
+
+
+def _mlp_slots(slots: _Slots, hidden: float, width: float, layers: float, gates: float) -> None:
+    slots.add(hidden, gates * width, layers, split=Split.COLUMN)
+    slots.add(width, hidden, layers, split=Split.ROW)
+
+
+def _transformer(w: Workload, seq_len: int | None) -> Operations:
+    """Dense, mixture-of-experts, encoder-decoder and hybrid Mamba transformers."""
+    tokens = float(seq_len or w.seq_len or 512)
+    layers, hidden = _number(w.layers), _number(w.hidden)
+    heads = _number(w.heads, max(1.0, hidden / 64.0))
+    head_dim = _number(w.head_dim, hidden / heads)
+    gates = 2.0 if w.gated_mlp else 1.0
+    vocab = _number(w.vocab)
+    causal = bool(w.causal) if w.causal is not None else w.kind in LANGUAGE_KINDS
+    attention_layers = _number(w.attention_layers, layers)
+    mamba_layers = _number(w.mamba_layers)
+    hybrid = mamba_layers > 0
+    experts, top_k = _number(w.experts), _number(w.top_k)
+    if experts > 1:
+        interval = max(1.0, _number(w.moe_interval, 1.0))
+        moe_layers = _number(w.moe_layers, (layers - _number(w.first_dense_layers)) / interval)
+    else:
+        moe_layers = 0.0
+    mlp_layers = _number(w.mlp_layers, 0.0) if hybrid else layers - moe_layers
+    dense_width = _number(w.dense_ffn, _number(w.ffn, 4 * hidden)) if experts > 1 else _number(w.ffn, 4 * hidden)
+    expert_width = _number(w.moe_ffn, _number(w.ffn))
+
+    slots = _Slots()
+    score_width, value_width, kv_width = _attention_slots(slots, w, attention_layers, heads, head_dim)
+    cross_layers = 0.0
+    if w.kind == "encoder-decoder-transformer":
+        cross_layers = _number(w.decoder_layers, layers / 2)
+        slots.add(hidden, 4 * hidden, cross_layers, split=Split.COLUMN)
+    _mlp_slots(slots, hidden, dense_width, mlp_layers, gates)
+    latent = _number(w.moe_latent, hidden)
+    if moe_layers > 0:
+        slots.add(hidden, experts, moe_layers, split=Split.NONE)
+        if w.moe_latent:
+            slots.add(hidden, 2 * latent, moe_layers, split=Split.NONE)
+        slots.add(latent, gates * expert_width, moe_layers, split=Split.EXPERT, rows=top_k, experts=experts)
+        slots.add(expert_width, latent, moe_layers, split=Split.EXPERT, rows=top_k, experts=experts)
+        shared = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts)
+        _mlp_slots(slots, hidden, shared, moe_layers, gates)
+    mamba_flop = 0.0
+    if hybrid:
+        mamba_inner = _number(w.mamba_heads) * _number(w.mamba_head_dim)
+        groups_state = 2 * _number(w.mamba_groups) * _number(w.mamba_state)
+        slots.add(hidden, 2 * mamba_inner + groups_state + _number(w.mamba_heads), mamba_layers, split=Split.COLUMN)
+        slots.add(mamba_inner, hidden, mamba_layers, split=Split.ROW)
+        # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
+        mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
+    # A vocabulary that only a masked share of tokens is projected on is not modelled: all tokens are.
+    classes_last = vocab > 0 and w.kind != "vision-transformer"
+    if classes_last:
+        slots.add(hidden, vocab, 1.0, split=Split.COLUMN, last=True)
+
+    table = slots.columns()
+    weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
+    routed = table["slot_split"] == Split.EXPERT
+    expert_params = float(weights[routed].sum())
+    embedding = vocab * hidden * (1.0 if w.tied_embeddings else 2.0)
+    params = _number(w.params, float(weights[table["slot_last"] == 0].sum()) + embedding)
+    block_params = max(float(weights[(table["slot_last"] == 0) & ~routed].sum()), params - expert_params - embedding)
+    causal_share = 0.5 if causal else 1.0
+    attention_flop = 2 * causal_share * tokens**2 * (score_width + value_width) * attention_layers
+    attention_flop += 4 * tokens**2 * hidden * cross_layers
+    width = dense_width * mlp_layers * gates + score_width * attention_layers + mamba_layers * 2 * _number(w.mamba_heads) * _number(w.mamba_head_dim)
+    shared_width = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts) * moe_layers * gates
+    blocks = attention_layers if not hybrid else layers / 2.0
+    return _struct(
+        slots,
+        tokens=tokens,
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        attention_flop=attention_flop,
+        score_elements=heads * tokens**2 * (attention_layers + cross_layers),
+        kv_width=kv_width,
+        attention_layers=attention_layers,
+        hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * (blocks + 0.5 * cross_layers),
+        inner_traffic=INNER_TRAFFIC * tokens * (width + shared_width + expert_width * top_k * moe_layers * gates),
+        logit_elements=tokens * vocab if classes_last else 0.0,
+        other_flop=mamba_flop,
+        other_traffic=0.0,
+        kernels=14.0 * layers,
+        params=params,
+        block_params=block_params,
+        expert_params=expert_params,
+        embedding_params=embedding,
+        trainable_fraction=min(1.0, _number(w.trainable_params, params) / params) if params else 1.0,
+        experts=max(experts, 1.0),
+        top_k=max(top_k, 1.0),
+        moe_layers=moe_layers,
+        ffn_width=dense_width if moe_layers < layers else expert_width * top_k,
+        input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
+        serial_s=_number(w.serial_time),
+        is_transformer=1.0,
+        is_causal=float(causal),
+    )
+
+
+def _generic(w: Workload) -> Operations:
+    """Three numbers are enough: FLOP, bytes and parameters per sample."""
+    if w.flop_per_sample is not None:
+        flop = float(w.flop_per_sample) / 3.0
+    else:
+        flop = _number(w.flop_per_sample_forward)
+    if w.bytes_per_sample is not None:
+        traffic = float(w.bytes_per_sample) / 3.0
+    elif w.bytes_per_sample_activations is not None:
+        traffic = float(w.bytes_per_sample_activations) / 3.0
+    else:
+        traffic = flop / UNCOUNTED_INTENSITY
+    tables = _number(w.embedding_table_params)
+    params = _number(w.dense_params, _number(w.params) - tables)
+    elements = _number(w.activation_elements_per_sample, traffic / 28.0)
+    return _struct(
+        _Slots(),
+        tokens=1.0,
+        hidden=1.0,
+        layers=1.0,
+        heads=1.0,
+        other_flop=flop,
+        other_traffic=traffic,
+        kernels=_number(w.kernels, 150.0),
+        params=params + tables,
+        block_params=params,
+        table_params=tables,
+        trainable_fraction=1.0,
+        experts=1.0,
+        top_k=1.0,
+        activation_elements=elements,
+        input_bytes=_number(w.input_bytes_per_sample, _input_bytes(w)),
+        serial_s=_number(w.serial_time),
+    )
+
+
+def _input_bytes(w: Workload) -> float:
+    """Bytes of an `HxWxC` input shape in 8 bit; 0 where the shape is words."""
+    shape = (w.input_shape or "").split(" ")[0].split("x")
+    if len(shape) >= 2 and all(part.isdigit() for part in shape):
+        return float(np.prod([float(part) for part in shape]))
+    return 0.0
