@@ -1,0 +1,269 @@
+"""What the verbs share: the option types, the readers of their text forms, and where results go."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.results import Result
+    from perfmodel.specs.jobs import Job
+
+
+class Format(StrEnum):
+    """How the result is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+
+
+class RegimeName(StrEnum):
+    """What stays fixed as K grows."""
+
+    strong = "strong"
+    weak = "weak"
+
+
+JobFile = Annotated[
+    Path | None, typer.Argument(metavar="[JOB.yaml]", help="Job file; or use -w and -c.", show_default=False)
+]
+WorkloadOption = Annotated[
+    str | None, typer.Option("-w", "--workload", help="Workload: a zoo name or a file.")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("-c", "--cluster", help="Cluster: a catalogue name or a file.")
+]
+KOption = Annotated[
+    str | None,
+    typer.Option(
+        "-k",
+        "--k",
+        metavar="RANGE",
+        help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
+    ),
+]
+RegimeOption = Annotated[
+    RegimeName | None,
+    typer.Option("--regime", help="strong: global batch fixed; weak: batch per accelerator fixed."),
+]
+GlobalBatchOption = Annotated[
+    int | None, typer.Option("--global-batch", min=1, help="Samples per optimizer step.")
+]
+SeqLenOption = Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
+PrecisionOption = Annotated[
+    str | None, typer.Option("--precision", help="fp32, tf32, fp16, bf16, fp8 or fp4.")
+]
+LayoutOption = Annotated[str | None, typer.Option("--layout", help="auto, or tp=2,pp=4,sharding=zero1.")]
+BeliefsOption = Annotated[
+    Path | None, typer.Option("--beliefs", help="Beliefs written by `perfmodel calibrate`.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Change one value of the job; the value is YAML. Repeatable."
+    ),
+]
+SpecsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--specs", metavar="DIR", help="Folder of your own specs; they win. Repeatable."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the result here, not to the terminal."),
+]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Write the plot: .svg, .png or .pdf.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a self-contained HTML report.")
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="No table and no progress: files and the exit code only.")
+]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours (NO_COLOR does the same).")]
+
+_PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+
+
+def parse_layout(text: str) -> str | dict[str, Any]:
+    """`auto`, or `tp=2,pp=4,sharding=zero1` as a mapping.
+
+    >>> parse_layout("tp=2,sharding=zero1")
+    {'tp': 2, 'sharding': 'zero1'}
+    """
+    if text.strip() == "auto":
+        return "auto"
+    layout: dict[str, Any] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = (side.strip() for side in part.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(
+                f'--layout: cannot read "{part}"', code="U011", help="write auto, or tp=2,pp=4,sharding=zero1"
+            )
+        if key in layout:
+            raise UsageError(f'--layout: "{key}" is given twice', code="U011")
+        layout[key] = scalar(value)
+    if not layout:
+        raise UsageError(
+            "--layout: nothing given", code="U011", help="write auto, or tp=2,pp=4,sharding=zero1"
+        )
+    return layout
+
+
+def scalar(text: str) -> int | bool | str:
+    """The value of a `key=value` flag: an integer, a truth value, or the text itself."""
+    if text.lstrip("+-").isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def parse_set(assignments: Sequence[str] | None) -> dict[str, Any]:
+    """`--set path=value` flags as a mapping from dotted path to value; the value is YAML."""
+    from perfmodel.specs.loader import parse_value
+
+    found: dict[str, Any] = {}
+    for text in assignments or ():
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise UsageError(
+                f'--set: cannot read "{text}"',
+                code="U012",
+                help='write --set path=value, such as --set "price={per_accelerator: 2 USD/h}"',
+            )
+        found[path.strip()] = parse_value(value, f"--set {path.strip()}")
+    return found
+
+
+def job_from_options(
+    path: Path | None,
+    *,
+    workload: str | None = None,
+    cluster: str | None = None,
+    k: str | None = None,
+    regime: str | None = None,
+    global_batch: int | None = None,
+    seq_len: int | None = None,
+    precision: str | None = None,
+    layout: str | None = None,
+    assignments: Sequence[str] | None = None,
+    specs: Sequence[Path] | None = None,
+) -> Job:
+    """The job that a file and the flags describe together; a flag wins over the file."""
+    from perfmodel.specs.jobs import load_job
+
+    flags: dict[str, Any] = {
+        "workload": workload,
+        "cluster": cluster,
+        "k": k,
+        "regime": None if regime is None else str(regime),
+        "global_batch": global_batch,
+        "seq_len": seq_len,
+        "precision": precision,
+        "layout": None if layout is None else parse_layout(layout),
+    }
+    overrides = {key: value for key, value in flags.items() if value is not None} | parse_set(assignments)
+    return load_job(path, overrides=overrides, extra_dirs=tuple(specs or ()))
+
+
+def emit(
+    result: Result,
+    format: Format | str | None = None,
+    output: Path | None = None,
+    plot: Path | None = None,
+    report: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
+    chosen = _format(format, output)
+    if output is not None:
+        write_text(output, _text(result, chosen, width=110))
+    elif chosen == Format.table:
+        if not quiet:
+            importlib.import_module("perfmodel.report.terminal").render(result.envelope())
+    else:
+        sys.stdout.write(_text(result, chosen, width=110))
+    if plot is not None:
+        _write_plot(result, plot)
+    if report is not None:
+        html = importlib.import_module("perfmodel.report.html")
+        write_text(report, html.render(result.envelope(), command=command_line()))
+
+
+def _format(format: Format | str | None, output: Path | None) -> Format:
+    if format is not None:
+        return Format(format)
+    suffix = output.suffix.lstrip(".").lower() if output is not None else ""
+    return Format(suffix) if suffix in ("json", "csv", "md") else Format.table
+
+
+def _text(result: Result, format: Format, width: int) -> str:
+    if format == Format.json:
+        return result.to_json()
+    if format == Format.csv:
+        return str(importlib.import_module("perfmodel.report.tables").to_csv(result.envelope()))
+    if format == Format.md:
+        return str(importlib.import_module("perfmodel.report.markdown").render(result.envelope()))
+    import io
+
+    from rich.console import Console
+
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=width, no_color=True, highlight=False)
+    importlib.import_module("perfmodel.report.terminal").render(result.envelope(), console)
+    return buffer.getvalue()
+
+
+def _write_plot(result: Result, path: Path) -> None:
+    if path.suffix.lower() not in _PLOT_SUFFIXES:
+        raise UsageError(
+            f"--plot: cannot write {path.name}",
+            code="U013",
+            help=f"end the name in one of {', '.join(_PLOT_SUFFIXES)}",
+        )
+    check_folder(path)
+    importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a file whose folder does not exist, before any work is lost."""
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: no folder {path.parent}", code="U014")
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder", code="U014")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text with Unix line ends, or say why not."""
+    check_folder(path)
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", code="U014") from None
+
+
+def command_line() -> str:
+    """The command as a person would type it, for reports."""
+    import shlex
+
+    return " ".join(["perfmodel", *(shlex.quote(word) for word in sys.argv[1:])])
+
+
+def progress(message: str, quiet: bool = False) -> None:
+    """One line of progress on stderr, only where a person is watching."""
+    if not quiet and sys.stderr.isatty() and not os.environ.get("CI"):
+        typer.echo(message, err=True)
