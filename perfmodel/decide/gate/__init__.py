@@ -1,0 +1,1 @@
+"""The gate: policies on predictions, a committed baseline, and what changed since."""

@@ -1,0 +1,131 @@
+"""One reading of a `check` envelope for all continuous-integration formats: numbers to words, policies to rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.units import format_quantity
+
+Envelope = Mapping[str, Any]
+
+RULES: dict[str, str] = {
+    "knee": "The knee of the scaling curve keeps to its limit",
+    "p_star": "The cheapest number of accelerators keeps to its limit",
+    "fastest": "The fastest number of accelerators keeps to its limit",
+    "efficiency": "Parallel efficiency keeps to its limit",
+    "speedup": "Speedup keeps to its limit",
+    "time": "The predicted step time keeps to its limit",
+    "throughput": "The predicted throughput keeps to its limit",
+    "cost": "The predicted cost keeps to its limit",
+    "energy": "The predicted energy keeps to its limit",
+    "carbon": "The predicted carbon keeps to its limit",
+    "memory": "The predicted memory keeps to its limit",
+    "share": "A part of the step keeps to its share",
+    "change": "A prediction stays near the committed baseline",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy of one job, ready to print."""
+
+    job: str
+    expression: str
+    verdict: str  # pass, fail, undecided
+    blocking: bool
+    value: str
+    band: str
+    limit: str
+    reason: str
+    rule: str
+    file: str
+    line: int
+    column: int
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in one line: no newline, no markup."""
+        band = f" (90 % band {self.band})" if self.band else ""
+        said = f"{self.job}: {self.expression}: {self.verdict}, predicted {self.value}{band}"
+        return f"{said}; {self.reason}" if self.reason else said
+
+
+def number(value: float | None, unit: str) -> str:
+    """A value in the words of its unit.
+
+    >>> number(0.0512, "s"), number(64.0, "K"), number(0.713, "1"), number(-0.081, "%"), number(-1.0, "step")
+    ('51.2 ms', '64', '0.713', '-8.1 %', '-1 step')
+    >>> number(0.874, "share"), number(None, "s")
+    ('87.4 %', '-')
+    """
+    if value is None or not math.isfinite(value):
+        return "-"
+    if unit == "K":
+        return f"{value:g}"
+    if unit == "%":
+        return f"{100 * value:+.3g} %"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    if unit == "step":
+        return f"{value:+.2g} step{'' if abs(value) == 1 else 's'}"
+    return f"{value:.4g}" if unit == "1" else format_quantity(value, unit)
+
+
+def band(low: float | None, high: float | None, unit: str) -> str:
+    """`low to high`, empty where there is none or where it is a point."""
+    if low is None or high is None or low == high:
+        return ""
+    return f"{number(low, unit)} to {number(high, unit)}"
+
+
+def rows(envelope: Envelope) -> list[Row]:
+    """The policies in the order of the file."""
+    found = []
+    for policy in envelope["result"]["policies"]:
+        unit = policy.get("unit", "1")
+        expression = str(policy["expression"])
+        found.append(
+            Row(
+                job=str(policy.get("job", "")),
+                expression=expression,
+                verdict=policy["verdict"],
+                blocking=bool(policy.get("blocking", policy["verdict"] == "fail")),
+                value=number(policy["value"], unit),
+                band=band(policy["low"], policy["high"], unit),
+                limit=str(policy.get("limit_text") or number(policy["limit"], unit)),
+                reason=str(policy.get("reason") or ""),
+                rule=str(policy.get("metric", "change")),
+                file=str(policy.get("file") or ""),
+                line=int(policy.get("line") or 1),
+                column=int(policy.get("column") or 1),
+            )
+        )
+    return found
+
+
+def headline(envelope: Envelope) -> str:
+    """One sentence: the verdict and what moved it.
+
+    >>> headline({"result": {"verdict": "pass", "policies": [], "changes": []}})
+    'Pass: no policies.'
+    """
+    result = envelope["result"]
+    counted = {
+        name: [row for row in rows(envelope) if row.verdict == name] for name in ("fail", "undecided", "pass")
+    }
+    total = sum(len(group) for group in counted.values())
+    if not total:
+        return f"{str(result['verdict']).capitalize()}: no policies."
+    words = [f"{len(group)} {name}" for name, group in counted.items() if group and len(group) < total]
+    tail = f" ({', '.join(words)})" if words else ""
+    noun = "policy" if total == 1 else "policies"
+    lead = f"{str(result['verdict']).capitalize()}: {total} {noun}{tail}."
+    first = (counted["fail"] + counted["undecided"])[:1]
+    if not first:
+        return lead
+    row = first[0]
+    limit = "misses" if row.verdict == "fail" else "cannot be told from"
+    return f"{lead} {row.job}: {row.expression} {limit} its limit at {row.value}."

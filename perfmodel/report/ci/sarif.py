@@ -1,0 +1,89 @@
+"""SARIF 2.1.0: findings with the line of the policy file, as code-scanning pages show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from perfmodel.errors import Problem
+from perfmodel.report.ci.rows import RULES, Envelope, Row, rows
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def _location(file: str, line: int, column: int) -> list[dict[str, Any]]:
+    if not file:
+        return []
+    # An absolute path would tie the log to one machine's folders; a relative one is read from the repository root.
+    path = PurePath(file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    region = {"startLine": max(1, line), "startColumn": max(1, column)}
+    return [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
+
+
+def _result(row: Row) -> dict[str, Any]:
+    level = "error" if row.blocking else "warning"
+    return {
+        "ruleId": f"perfmodel/{row.rule}",
+        "level": level if row.verdict != "pass" else "none",
+        "kind": "fail" if row.verdict != "pass" else "pass",
+        "message": {"text": row.sentence},
+        "locations": _location(row.file, row.line, row.column),
+        # Stable across runs and line moves: the service tracks a finding by it.
+        "partialFingerprints": {"policy/v1": f"{row.job}: {row.expression}"},
+    }
+
+
+def _log(version: str, rules: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+    index = {rule["id"]: at for at, rule in enumerate(rules)}
+    for result in results:
+        result["ruleIndex"] = index[result["ruleId"]]
+    driver = {"name": "perfmodel", "version": version, "semanticVersion": version, "rules": rules}
+    log = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def render(envelope: Envelope) -> str:
+    """Every policy that did not pass, as a result on its line; passing ones with kind `pass`."""
+    found = rows(envelope)
+    used = sorted({row.rule for row in found})
+    rules = [
+        {
+            "id": f"perfmodel/{name}",
+            "name": f"policy-{name.replace('_', '-')}",
+            "shortDescription": {"text": RULES[name]},
+            "defaultConfiguration": {"level": "error"},
+        }
+        for name in used
+    ]
+    return _log(str(envelope["version"]), rules, [_result(row) for row in found])
+
+
+def render_problems(problems: Sequence[Problem], version: str) -> str:
+    """Files that could not be read: each problem on its line and column."""
+    rules = [
+        {
+            "id": f"perfmodel/{code}",
+            "name": f"input-{code}",
+            "shortDescription": {"text": "An input cannot be read"},
+        }
+        for code in sorted({problem.code for problem in problems})
+    ]
+    results: list[dict[str, Any]] = [
+        {
+            "ruleId": f"perfmodel/{problem.code}",
+            "level": "error",
+            "kind": "fail",
+            "message": {"text": problem.message + (f" ({problem.help})" if problem.help else "")},
+            "locations": _location(problem.file or "", problem.line or 1, problem.column or 1),
+        }
+        for problem in problems
+    ]
+    return _log(version, rules, results)
