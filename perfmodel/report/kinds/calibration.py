@@ -1,0 +1,69 @@
+"""A fit report that admits trouble: each coefficient before and after, with its spread and status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.report.kinds import common
+from perfmodel.report.kinds.generic import records
+from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+
+_KEYS = ("name", "unit", "prior", "value", "low", "high", "status", "source")
+
+
+def title(envelope: Envelope) -> str:
+    """What was calibrated."""
+    subject = common.subject(envelope)
+    return "Calibration" + (f" of {subject}" if subject else "")
+
+
+def answer(envelope: Envelope) -> str:
+    """The result's own sentence, else how many coefficients moved."""
+    result = result_of(envelope)
+    if isinstance(result.get("answer"), str):
+        return str(result["answer"])
+    rows = coefficients(result)
+    moved = [row for row in rows if row.get("prior") is not None and row.get("value") != row.get("prior")]
+    return f"{len(moved)} of {len(rows)} coefficients were moved by the measurements."
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """Coefficients, fitted points, everything else that the fit reports as rows."""
+    result = result_of(envelope)
+    found = []
+    rows = coefficients(result)
+    if rows:
+        keys = [key for key in _KEYS if any(row.get(key) is not None for row in rows)]
+        columns = [Column(key, "", 0 if key in ("name", "value") else 1, key) for key in keys]
+        cells: list[list[Cell]] = [[row.get(key) for key in keys] for row in rows]
+        note = "A coefficient at its prior was not informed by these measurements."
+        found.append(Table("Coefficients", columns, cells, note=note, role="decision"))
+    for key, value in result.items():
+        if key in ("coefficients", "notes", "warnings") or not isinstance(value, list) or not value:
+            continue
+        if all(isinstance(item, Mapping) for item in value):
+            found.append(records(key, value))
+    return [*found, *common.assumptions(result)]
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """Fitted against measured points; collective sweeps when they were read."""
+    result = result_of(envelope)
+    return ["calibration"] if result.get("fit") else []
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The fit's own warnings."""
+    return common.notes_of(result_of(envelope))
+
+
+def coefficients(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Coefficients as rows, given as a list or as a mapping by name."""
+    found = result.get("coefficients")
+    if isinstance(found, Mapping):
+        return [
+            {"name": str(name), **(item if isinstance(item, Mapping) else {"value": item})}
+            for name, item in found.items()
+        ]
+    return [dict(row) for row in found or () if isinstance(row, Mapping)]

@@ -1,0 +1,172 @@
+"""Reading helpers that several kinds share. They tolerate what an envelope leaves out; they compute no result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, result_of
+
+
+def name_of(value: Any) -> str:
+    """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""
+    if isinstance(value, Mapping):
+        for key in ("name", "title", "file", "path", "vendor"):
+            if isinstance(value.get(key), str):
+                return str(value[key])
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def subject(envelope: Envelope) -> str:
+    """ "workload on cluster" from the inputs, at top level or inside `job`."""
+    inputs = inputs_of(envelope)
+    job = inputs.get("job")
+    places = [inputs, job] if isinstance(job, Mapping) else [inputs]
+    found = {}
+    for key in ("workload", "cluster"):
+        found[key] = next((n for place in places if (n := name_of(place.get(key)))), "")
+    text = " on ".join(part for part in (found["workload"], found["cluster"]) if part)
+    return text or name_of(job) or name_of(inputs)
+
+
+def setting(envelope: Envelope, key: str) -> Any:
+    """A setting from the result, the inputs or the job, whichever has it."""
+    inputs = inputs_of(envelope)
+    job = inputs.get("job")
+    for place in (result_of(envelope), inputs, job if isinstance(job, Mapping) else {}):
+        if place.get(key) is not None:
+            return place[key]
+    return None
+
+
+def array(result: Mapping[str, Any], key: str, length: int) -> list[Any]:
+    """An aligned array, filled with None where the result has none."""
+    value = result.get(key)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [*value[:length], *([None] * (length - len(value)))]
+    return [None] * length
+
+
+def at(result: Mapping[str, Any], key: str, k: Any) -> Any:
+    """The entry of an array that belongs to one K."""
+    ks = list(result.get("k") or ())
+    if k not in ks:
+        return None
+    return array(result, key, len(ks))[ks.index(k)]
+
+
+def layout_text(layout: Any) -> str:
+    """A layout in a few characters, degrees of one left out.
+
+    >>> layout_text({"dp": 8, "tp": 2, "pp": 1, "sharding": "zero1", "recompute": "none"})
+    'dp8 tp2 zero1'
+    """
+    if not isinstance(layout, Mapping):
+        return str(layout) if layout else ""
+    words = [
+        f"{d}{layout[d]}" for d in ("dp", "tp", "pp", "cp", "ep", "vpp") if layout.get(d) not in (None, 1)
+    ]
+    if layout.get("micro_batch") not in (None, 1):
+        words.append(f"mb{layout['micro_batch']}")
+    if layout.get("sharding"):
+        words.append(str(layout["sharding"]))
+    if layout.get("recompute") not in (None, "none", False):
+        words.append(f"recompute {layout['recompute']}")
+    return " ".join(words)
+
+
+def assumptions(result: Mapping[str, Any]) -> list[Table]:
+    """What the result rests on: value, confidence, source and date of each input."""
+    rests = result.get("rests_on")
+    if not isinstance(rests, Mapping) or not rests:
+        return []
+    rows: list[tuple[Cell, ...]] = []
+    for name, item in rests.items():
+        if isinstance(item, Mapping):
+            value = item.get("value")
+            shown = value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+            rows.append(
+                (
+                    str(name),
+                    shown,
+                    str(item.get("confidence") or ""),
+                    str(item.get("source") or ""),
+                    _date(item),
+                )
+            )
+        elif isinstance(item, (list, tuple)):
+            rows.append((", ".join(str(x) for x in item), None, str(name), "", ""))
+        else:
+            rows.append((str(name), None, str(item), "", ""))
+    columns = [
+        Column("input", "", 0),
+        Column("value"),
+        Column("confidence", "", 0),
+        Column("source"),
+        Column("date"),
+    ]
+    return [Table("Assumptions and what they rest on", columns, rows, role="assumptions")]
+
+
+def _date(item: Mapping[str, Any]) -> str:
+    return str(item.get("date") or "")
+
+
+def sensitivity(result: Mapping[str, Any]) -> list[Table]:
+    """How the step time answers to each input, largest first."""
+    rows = [row for row in result.get("sensitivity") or () if isinstance(row, Mapping)]
+    if not rows:
+        return []
+
+    def size(row: Mapping[str, Any]) -> float:
+        return max((abs(float(row[key])) for key in ("low", "high") if row.get(key) is not None), default=0.0)
+
+    rows.sort(key=size, reverse=True)
+    columns = [
+        Column("input", "", 0),
+        Column("change of input", "%"),
+        Column("time, low", "%"),
+        Column("time, high", "%"),
+    ]
+    cells = [(str(row.get("input")), row.get("change"), row.get("low"), row.get("high")) for row in rows]
+    note = str(result.get("sensitivity_note") or "Change of the step time when one input moves down and up.")
+    return [Table("Sensitivity", columns, cells, note=note, role="sensitivity")]
+
+
+def limits(result: Mapping[str, Any]) -> list[Table]:
+    """What is not modelled, and which way leaving it out biases the answer."""
+    rows = [row for row in result.get("not_modelled") or () if isinstance(row, Mapping)]
+    if not rows:
+        return []
+    cells = [(str(row.get("effect") or row.get("name") or ""), str(row.get("bias") or "")) for row in rows]
+    return [
+        Table(
+            "Not modelled",
+            (Column("effect", "", 0), Column("bias of the answer", "", 0)),
+            cells,
+            role="limits",
+        )
+    ]
+
+
+def boundaries(result: Mapping[str, Any]) -> list[Mark]:
+    """Where a node, a leaf or a rack is full."""
+    marks = []
+    for item in result.get("boundaries") or ():
+        if isinstance(item, Mapping) and isinstance(item.get("k"), (int, float)):
+            label = str(item.get("name") or item.get("label") or "boundary")
+            marks.append(Mark(label, float(item["k"]), style="boundary"))
+    return marks
+
+
+def notes_of(result: Mapping[str, Any]) -> list[str]:
+    """The result's own notes and warnings."""
+    found = []
+    for key in ("notes", "warnings"):
+        value = result.get(key)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, Sequence):
+            found.extend(str(item) for item in value)
+    return found

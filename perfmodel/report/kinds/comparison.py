@@ -1,0 +1,138 @@
+"""Two jobs side by side: both curves, the difference, and the changed inputs that caused it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.report.kinds import common
+from perfmodel.report.kinds.generic import as_cell
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
+
+
+def title(envelope: Envelope) -> str:
+    """Both names."""
+    a, b = names(envelope)
+    return f"{a} against {b}"
+
+
+def answer(envelope: Envelope) -> str:
+    """The result's own sentence."""
+    result = result_of(envelope)
+    return str(result.get("answer") or result.get("summary") or "")
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """Decisions of both, the causes, both curves."""
+    result = result_of(envelope)
+    a, b = sides(result)
+    first, second = names(envelope)
+    found = []
+    rows: list[list[Cell]] = []
+    for label, read in _FACTS:
+        left, right = read(a), read(b)
+        if left is not None or right is not None:
+            rows.append([label, left, right])
+    if rows:
+        found.append(
+            Table(
+                "Decision",
+                (Column("", "", 0), Column(first, "", 0), Column(second, "", 0)),
+                rows,
+                role="decision",
+            )
+        )
+    changes = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    if changes:
+        keys = list(dict.fromkeys(key for row in changes for key in row))
+        columns = [
+            Column(key.replace("_", " "), "%" if key in ("effect", "share") else "", 0, key) for key in keys
+        ]
+        cells = [[as_cell(row.get(key)) for key in keys] for row in changes]
+        found.append(Table("Causes: one changed input at a time", columns, cells, role="curve"))
+    found.append(_curves(a, b, first, second))
+    return [*found, *common.assumptions(result), *common.limits(result)]
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """Both speedups."""
+    return ["comparison"]
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The comparison's own notes."""
+    return common.notes_of(result_of(envelope))
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Step time of both over K."""
+    a, b = sides(result_of(envelope))
+    first, second = names(envelope)
+    series = []
+    for name, side, style in ((first, a, "line"), (second, b, "dashed")):
+        k = [float(x) for x in side.get("k") or ()]
+        n = len(k)
+        times = common.array(side, "time_s", n)
+        low, high = common.array(side, "time_s_low", n), common.array(side, "time_s_high", n)
+        series.append(Series(name, k, times, low, high, "line" if style == "line" else "dashed"))
+    if not any(s.x for s in series):
+        return []
+    alt = f"Step time of {first} and {second} against K. {answer(envelope)}"
+    return [Chart("Step time", "K", "step time", series, alt=alt, y_log=True, y_quantity="s")]
+
+
+def names(envelope: Envelope) -> tuple[str, str]:
+    """What the two sides are called."""
+    given = result_of(envelope).get("names")
+    if isinstance(given, (list, tuple)) and len(given) == 2:
+        return str(given[0]), str(given[1])
+    inputs = inputs_of(envelope)
+    return common.name_of(inputs.get("a")) or "A", common.name_of(inputs.get("b")) or "B"
+
+
+def sides(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two predictions' results."""
+    found = []
+    for key in ("a", "b"):
+        side = result.get(key)
+        side = side.get("result", side) if isinstance(side, Mapping) else {}
+        found.append(dict(side))
+    return found[0], found[1]
+
+
+def _curves(a: Mapping[str, Any], b: Mapping[str, Any], first: str, second: str) -> Table:
+    ks = sorted({*(a.get("k") or ()), *(b.get("k") or ())})
+    rows: list[list[Cell]] = []
+    for k in ks:
+        left, right = common.at(a, "time_s", k), common.at(b, "time_s", k)
+        change = right / left - 1 if left and right else None
+        costs = [common.at(side, "cost_usd", k) for side in (a, b)]
+        rows.append([k, left, right, change, *costs])
+    columns = [Column("K", "", 0), Column(f"time, {first}", "s", 0), Column(f"time, {second}", "s", 0)]
+    columns += [
+        Column("change", "%", 0),
+        Column(f"cost, {first}", "USD", 2),
+        Column(f"cost, {second}", "USD", 2),
+    ]
+    return Table("Curves", columns, rows, role="breakdown")
+
+
+def _inner(*path: str) -> Any:
+    def read(side: Mapping[str, Any]) -> Any:
+        value: Any = side
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    return read
+
+
+_FACTS = (
+    ("knee by efficiency, K", _inner("knee", "threshold", "k")),
+    ("cheapest, K", _inner("p_star", "k")),
+    ("cost there [USD]", _inner("p_star", "cost_usd")),
+    ("step time there [s]", _inner("p_star", "time_s")),
+    ("fastest, K", _inner("fastest", "k")),
+    ("step time there [s]", _inner("fastest", "time_s")),
+    ("cost there [USD]", _inner("fastest", "cost_usd")),
+)

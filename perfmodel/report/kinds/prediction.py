@@ -1,0 +1,339 @@
+"""A predicted scaling curve: knee, p*, fastest, the curve by K, where the step time goes, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, result_of
+
+RULES = {
+    "threshold": "knee by efficiency",
+    "curvature": "knee by curvature",
+    "marginal": "knee by marginal cost",
+}
+
+
+def title(envelope: Envelope) -> str:
+    """Workload, cluster, regime and batch."""
+    words = [common.subject(envelope) or "Prediction"]
+    regime = common.setting(envelope, "regime")
+    if regime:
+        words.append(f"{regime} scaling")
+    for key, label in (("global_batch", "global batch"), ("batch_per_accelerator", "batch per accelerator")):
+        value = common.setting(envelope, key)
+        if value is not None and (key == "global_batch") == (regime != "weak"):
+            words.append(f"{label} {value}")
+    return ", ".join(words)
+
+
+def answer(envelope: Envelope) -> str:
+    """Knee with its cause, the cheapest and the fastest K and what one costs against the other."""
+    result = result_of(envelope)
+    if isinstance(result.get("answer"), str):
+        return str(result["answer"])
+    knee = knees(result).get("threshold") or {}
+    p_star, fastest = _mapping(result.get("p_star")), _mapping(result.get("fastest"))
+    if not any(result.get("feasible") or [True]):
+        reasons = [str(r) for r in result.get("reason") or () if r]
+        return f"Nothing fits: {reasons[0]}" if reasons else "Nothing fits."
+    words = []
+    if knee.get("k") is not None:
+        efficiency = common.at(result, "efficiency", knee["k"])
+        band = _span(knee)
+        words.append(
+            f"Scales to K = {knee['k']}{band}"
+            + (f" at {text.quantity(efficiency, '%')} efficiency" if efficiency is not None else "")
+            + (f"; beyond it, {knee['cause']}" if knee.get("cause") else "")
+            + "."
+        )
+    elif knee.get("cause"):
+        words.append(f"Knee: {knee['cause']}.")
+    if p_star.get("k") is not None and fastest.get("k") is not None:
+        words.append(_ends(p_star, fastest))
+    return " ".join(words)
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """Decision, curve, parts, ledger, assumptions, sensitivity and limits."""
+    result = result_of(envelope)
+    return [
+        *_decision(result),
+        _curve(result),
+        *_parts(result),
+        *_ledger(result),
+        *common.assumptions(result),
+        *common.sensitivity(result),
+        *common.limits(result),
+    ]
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """The plots that this prediction has data for."""
+    result = result_of(envelope)
+    names = ["weak"] if common.setting(envelope, "regime") == "weak" else []
+    names += ["speedup", "efficiency"]
+    if result.get("parts_s"):
+        names += ["parts", "shares"]
+    if result.get("ledger_accelerator_s"):
+        names.append("ledger")
+    if any(c is not None for c in result.get("cost_usd") or ()):
+        names.append("cost")
+    if result.get("sensitivity"):
+        names.append("tornado")
+    return names
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """Baseline, cost basis, remedies, and what is infeasible."""
+    result = result_of(envelope)
+    found = common.notes_of(result)
+    baseline = result.get("baseline_k")
+    if baseline not in (None, 1):
+        found.append(
+            f"K below {baseline} does not fit in memory; speedup counts from K = {baseline} as {baseline}."
+        )
+    if result.get("cost_basis"):
+        found.append(f"Cost, energy and carbon are for {_basis(result['cost_basis'])}.")
+    knee = knees(result).get("threshold") or {}
+    if knee.get("remedy"):
+        after = knee.get("k_after_remedy")
+        found.append(
+            f"Remedy: {knee['remedy']}" + (f"; the knee would then be at K = {after}." if after else ".")
+        )
+    if knee.get("at_risk_from_k") is not None:
+        found.append(
+            f"Within the 90 % band the efficiency may fall below the threshold from K = {knee['at_risk_from_k']}."
+        )
+    reasons: dict[str, list[str]] = {}
+    for k, reason in zip(result.get("k") or (), result.get("reason") or (), strict=False):
+        if reason:
+            reasons.setdefault(str(reason), []).append(str(k))
+    found += [f"K = {', '.join(ks)}: {reason}" for reason, ks in reasons.items()]
+    return found
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Speedup with ideal and band, efficiency, stacked parts, cost."""
+    result = result_of(envelope)
+    k = [float(x) for x in result.get("k") or ()]
+    if not k:
+        return []
+    n = len(k)
+    marks = [*_marks(result), *common.boundaries(result)]
+    speedup = common.array(result, "speedup", n)
+    low, high = _speedup_band(result, n)
+    series = [Series("predicted", k, speedup, low, high), Series("ideal", k, k, style="dashed")]
+    measured = _measured(result)
+    if measured:
+        series.append(measured)
+    subject = common.subject(envelope) or "this job"
+    found = [
+        Chart(
+            "Speedup", "K", "speedup", series, alt=f"Speedup of {subject} against K. {answer(envelope)}",
+            y_log=True, y_quantity="x", marks=marks,
+        ),
+        Chart(
+            "Efficiency", "K", "efficiency", [Series("predicted", k, common.array(result, "efficiency", n))],
+            alt=f"Efficiency of {subject} against K.", y_quantity="%", marks=marks, floor=_threshold(result),
+        ),
+    ]  # fmt: skip
+    parts = _mapping(result.get("parts_s"))
+    layers = [Series(str(name), k, common.array(parts, name, n)) for name in parts if _matters(parts[name])]
+    if layers:
+        found.append(
+            Chart(
+                "Step time by part", "K", "step time", layers, kind="stack", y_quantity="s",
+                alt="Share of each part of the step time at each K; the table of parts has the numbers.",
+            )
+        )  # fmt: skip
+    cost = common.array(result, "cost_usd", n)
+    if any(c is not None for c in cost):
+        found.append(
+            Chart(
+                "Cost", "K", "cost", [Series("predicted", k, cost)], alt=f"Cost of {subject} against K.",
+                y_quantity="USD", marks=[m for m in marks if m.style != "boundary"],
+                note=_basis(result.get("cost_basis")),
+            )
+        )  # fmt: skip
+    return found
+
+
+def knees(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The knees by rule."""
+    return {str(rule): _mapping(item) for rule, item in _mapping(result.get("knee")).items()}
+
+
+def _decision(result: Mapping[str, Any]) -> list[Table]:
+    rows: list[tuple[Cell, ...]] = []
+
+    def add(label: str, k: Any, why: str) -> None:
+        rows.append(
+            (
+                label,
+                k,
+                common.at(result, "time_s", k),
+                common.at(result, "speedup", k),
+                common.at(result, "efficiency", k),
+                common.at(result, "cost_usd", k),
+                why,
+            )
+        )
+
+    for rule, knee in knees(result).items():
+        add(
+            RULES.get(rule, f"knee by {rule}"),
+            knee.get("k"),
+            _span(knee, "band K ") + str(knee.get("cause") or ""),
+        )
+    for key, label, why in (
+        ("p_star", "p*, the cheapest", "least cost"),
+        ("fastest", "fastest", "least time"),
+    ):
+        point = _mapping(result.get(key))
+        if point:
+            add(label, point.get("k"), str(point.get("cause") or point.get("why") or why))
+    if not rows:
+        return []
+    columns = [
+        Column("choice", "", 0),
+        Column("K", "", 0),
+        Column("time", "s"),
+        Column("S", "x", 3),
+        Column("E", "%"),
+        Column("cost", "USD"),
+        Column("why", "", 0),
+    ]
+    return [Table("Decision", columns, rows, role="decision")]
+
+
+def _curve(result: Mapping[str, Any]) -> Table:
+    ks = list(result.get("k") or ())
+    n = len(ks)
+    specs = [
+        ("time_s", Column("time", "s", 0, "time_s")),
+        ("time_s_low", Column("low", "s", 3, "time_s_low")),
+        ("time_s_high", Column("high", "s", 3, "time_s_high")),
+        ("speedup", Column("S", "x", 0, "speedup")),
+        ("efficiency", Column("E", "%", 0, "efficiency")),
+        ("throughput", Column("per s", "", 5, "throughput")),
+        ("memory_bytes", Column("memory", "B", 4, "memory_bytes")),
+        ("cost_usd", Column("cost", "USD", 2, "cost_usd")),
+        ("energy_j", Column("energy", "J", 5, "energy_j")),
+        ("carbon_g", Column("CO2", "g", 6, "carbon_g")),
+    ]
+    arrays = [common.array(result, key, n) for key, _ in specs]
+    layouts = [common.layout_text(item) for item in common.array(result, "layout", n)]
+    reasons = common.array(result, "reason", n)
+    columns = [Column("K", "", 0, "k"), *(c for _, c in specs)]
+    rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
+    if any(layouts):
+        columns.append(Column("layout", "", 2, "layout"))
+        rows = [[*row, layout or None] for row, layout in zip(rows, layouts, strict=True)]
+    if any(reasons):
+        columns.append(Column("reason", "", 7, "reason"))
+        rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
+    chosen = {_mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
+    marked = tuple(i for i, k in enumerate(ks) if k in chosen)
+    return Table("Curve", columns, rows, note="Bands are 90 %.", role="curve", marked=marked)
+
+
+def _parts(result: Mapping[str, Any]) -> list[Table]:
+    return _by_k(result, "parts_s", "Step time by part", "The parts add up to the step time.", "breakdown")
+
+
+def _ledger(result: Mapping[str, Any]) -> list[Table]:
+    note = "Accelerator-seconds a step that each part costs beyond the baseline; they add up to the loss."
+    return _by_k(result, "ledger_accelerator_s", "Lost accelerator time", note, "detail")
+
+
+def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: Any) -> list[Table]:
+    parts = _mapping(result.get(key))
+    ks = list(result.get("k") or ())
+    names = [name for name in parts if _matters(parts[name])]
+    if not names:
+        return []
+
+    def weight(name: str) -> float:
+        return max(abs(float(v)) for v in common.array(parts, name, len(ks)) if v is not None)
+
+    order = sorted(names, key=weight, reverse=True)
+    columns = [Column("K", "", 0, "k")]
+    columns += [Column(name.replace("_", " "), "s", order.index(name), f"{name}_s") for name in names]
+    rows = [[ks[i], *(common.array(parts, name, len(ks))[i] for name in names)] for i in range(len(ks))]
+    return [Table(heading, columns, rows, note=note, role=role)]
+
+
+def _marks(result: Mapping[str, Any]) -> list[Mark]:
+    marks = []
+    knee = knees(result).get("threshold") or {}
+    if knee.get("k") is not None:
+        marks.append(Mark("knee", float(knee["k"]), common.at(result, "speedup", knee["k"]), "point"))
+    for key, label in (("p_star", "p*"), ("fastest", "fastest")):
+        k = _mapping(result.get(key)).get("k")
+        if k is not None:
+            marks.append(Mark(label, float(k), common.at(result, "speedup", k), "point"))
+    return marks
+
+
+def _measured(result: Mapping[str, Any]) -> Series | None:
+    points = [p for p in result.get("measured") or () if isinstance(p, Mapping) and p.get("time_s")]
+    base = result.get("baseline_k") or 1
+    start = common.at(result, "time_s", base)
+    if not points or not start:
+        return None
+    k = [float(p["k"]) for p in points]
+    weak = result.get("regime") == "weak"
+    y = [(n if weak else base) * start / float(p["time_s"]) for n, p in zip(k, points, strict=True)]
+    return Series("measured", k, y, style="dots")
+
+
+def _speedup_band(result: Mapping[str, Any], n: int) -> tuple[list[Any], list[Any]]:
+    """The band of S: the one given, else the time band carried over at the speedup drawn."""
+    if result.get("speedup_low") and result.get("speedup_high"):
+        return common.array(result, "speedup_low", n), common.array(result, "speedup_high", n)
+    speedup, time = common.array(result, "speedup", n), common.array(result, "time_s", n)
+
+    def turn(key: str) -> list[float | None]:
+        edges = common.array(result, key, n)
+        return [s * t / e if s and t and e else None for s, t, e in zip(speedup, time, edges, strict=True)]
+
+    return turn("time_s_high"), turn("time_s_low")
+
+
+def _threshold(result: Mapping[str, Any]) -> float:
+    knee = knees(result).get("threshold") or {}
+    value = knee.get("value", knee.get("threshold", 0.7))
+    return float(value) if isinstance(value, (int, float)) else 0.7
+
+
+def _span(knee: Mapping[str, Any], before: str = "") -> str:
+    low, high = knee.get("k_low"), knee.get("k_high")
+    if low is None or high is None or low == high:
+        return ""
+    return f"{before}{low}-{high}; " if before else f" (band {low}-{high})"
+
+
+def _ends(p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+    cost = text.quantity(p_star.get("cost_usd"), "USD")
+    if p_star["k"] == fastest["k"]:
+        return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({text.quantity(fastest.get('time_s'), 's')} a step)."
+    sentence = f"Cheapest is K = {p_star['k']} ({cost}), fastest is K = {fastest['k']}"
+    c0, c1, t0, t1 = (m.get(key) for key in ("cost_usd", "time_s") for m in (p_star, fastest))
+    if c0 and c1 and t0 and t1:
+        sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(t0 / t1, 'x')} the speed"
+    return sentence + "."
+
+
+def _basis(value: Any) -> str:
+    return str(value).replace("_", " ") if value else ""
+
+
+def _matters(values: Any) -> bool:
+    return isinstance(values, (list, tuple)) and any(v for v in values)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}

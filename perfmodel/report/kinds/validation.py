@@ -1,0 +1,176 @@
+"""Predictions against measured runs: errors by mode beside the baselines, coverage, and the worst families."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
+
+WORST = 15
+
+
+def title(envelope: Envelope) -> str:
+    """What was validated against."""
+    data = common.name_of(common.setting(envelope, "data"))
+    return "Validation" + (f" on {data}" if data else "")
+
+
+def answer(envelope: Envelope) -> str:
+    """Median error and coverage of each mode."""
+    words = []
+    for name, mode in modes(result_of(envelope)).items():
+        words.append(
+            f"{name.replace('_', ' ')}: median error {text.quantity(mode.get('median_ape'), '%')} "
+            f"over {mode.get('points', 0)} points of {mode.get('families', 0)} families, "
+            f"the 90 % band holds {text.quantity(mode.get('coverage_90'), '%')}"
+        )
+    return "; ".join(words) + "." if words else "Nothing was scored."
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """Scores by mode, baselines, groups, collectives, worst families."""
+    result = result_of(envelope)
+    found = [_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
+    skipped = result.get("skipped")
+    if isinstance(skipped, list) and skipped:
+        rows = [(str(s.get("family")), str(s.get("mode", "")), str(s.get("reason"))) for s in skipped]
+        found.append(Table("Not scored", ("family", "mode", "reason"), rows, role="limits"))
+    return found
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """Predicted against measured, error by K."""
+    return ["validation", "error_by_k"] if result_of(envelope).get("families") else []
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The run's own notes."""
+    return common.notes_of(result_of(envelope))
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Predicted against measured step time, dots on the diagonal are exact."""
+    groups: dict[str, tuple[list[float], list[float | None]]] = {}
+    for family in result_of(envelope).get("families") or ():
+        x, y = groups.setdefault(str(family.get("mode")), ([], []))
+        for point in family.get("points") or ():
+            if point.get("measured_s") and point.get("predicted_s"):
+                x.append(float(point["measured_s"]))
+                y.append(float(point["predicted_s"]))
+    values = [v for x, _ in groups.values() for v in x]
+    if not values:
+        return []
+    ends = [min(values), max(values)]
+    series = [Series(name.replace("_", " "), x, y, style="dots") for name, (x, y) in groups.items()]
+    series.append(Series("exact", ends, ends, style="dashed"))
+    alt = f"Predicted against measured step time, {len(values)} points. {answer(envelope)}"
+    return [
+        Chart(
+            "Predicted against measured",
+            "measured [s]",
+            "predicted",
+            series,
+            alt=alt,
+            y_log=True,
+            y_quantity="s",
+        )
+    ]
+
+
+def modes(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The modes that were scored."""
+    found = result.get("modes")
+    return {str(k): dict(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _scores(result: Mapping[str, Any]) -> Table:
+    columns = [
+        Column("mode", "", 0, "mode"),
+        Column("families", "", 2, "families"),
+        Column("points", "", 1, "points"),
+        Column("median", "%", 0, "median_ape"),
+        Column("mean", "%", 0, "mean_ape"),
+        Column("p90", "%", 0, "p90_ape"),
+        Column("bias", "%", 1, "bias"),
+        Column("cover", "%", 1, "coverage_90"),
+        Column("band", "%", 2, "band_width_median"),
+        Column("knee x2", "%", 3, "knee_within_factor_2"),
+    ]
+    rows: list[list[Cell]] = [
+        [name.replace("_", " "), *(mode.get(c.key) for c in columns[1:])]
+        for name, mode in modes(result).items()
+    ]
+    note = "Absolute percentage error; every family weighs the same. Cover: points inside the 90 % band."
+    return Table("Error by mode", columns, rows, note=note, role="decision")
+
+
+def _baselines(result: Mapping[str, Any]) -> list[Table]:
+    rows: list[list[Cell]] = []
+    for name, mode in modes(result).items():
+        keys = ("median_ape", "mean_ape", "p90_ape")
+        rows.append([name.replace("_", " "), "perfmodel", *(mode.get(key) for key in keys)])
+        for baseline, score in (mode.get("baselines") or {}).items():
+            rows.append(
+                [name.replace("_", " "), str(baseline).replace("_", " "), *(score.get(key) for key in keys)]
+            )
+    columns = [Column("mode", "", 0), Column("predictor", "", 0)]
+    columns += [Column("median", "%", 0), Column("mean", "%", 0), Column("p90", "%", 0)]
+    return [Table("Beside simpler laws on the same points", columns, rows, role="curve")] if rows else []
+
+
+def _groups(result: Mapping[str, Any]) -> list[Table]:
+    rows: list[list[Cell]] = []
+    for name, mode in modes(result).items():
+        for by, groups in (mode.get("by") or {}).items():
+            for group, score in groups.items():
+                keys = ("points", "median_ape", "mean_ape", "p90_ape", "coverage_90")
+                rows.append([name.replace("_", " "), str(by), str(group), *(score.get(key) for key in keys)])
+    columns = [Column("mode", "", 0), Column("by", "", 1), Column("group", "", 0), Column("points", "", 1)]
+    columns += [
+        Column("median", "%", 0),
+        Column("mean", "%", 0),
+        Column("p90", "%", 1),
+        Column("cover", "%", 2),
+    ]
+    return [Table("Error by group", columns, rows, role="breakdown")] if rows else []
+
+
+def _collectives(result: Mapping[str, Any]) -> list[Table]:
+    score = result.get("collectives")
+    if not isinstance(score, Mapping) or not score.get("points"):
+        return []
+    columns = [
+        Column("points", "", 0),
+        Column("median", "%", 0),
+        Column("mean", "%", 0),
+        Column("p90", "%", 0),
+    ]
+    row = [score.get(key) for key in ("points", "median_ape", "mean_ape", "p90_ape")]
+    return [Table("Collectives", columns, [row], role="breakdown")]
+
+
+def _worst(result: Mapping[str, Any]) -> list[Table]:
+    rows: list[tuple[str, str, int, float]] = []
+    for family in result.get("families") or ():
+        errors = [
+            abs(math.log(p["predicted_s"] / p["measured_s"]))
+            for p in family.get("points") or ()
+            if p.get("predicted_s") and p.get("measured_s")
+        ]
+        if errors:
+            size = math.expm1(sum(errors) / len(errors))
+            rows.append(
+                (str(family.get("family")), str(family.get("mode")).replace("_", " "), len(errors), size)
+            )
+    rows.sort(key=lambda row: -row[3])
+    columns = [
+        Column("family", "", 0),
+        Column("mode", "", 0),
+        Column("points"),
+        Column("mean factor off", "%", 0),
+    ]
+    return [Table(f"The {WORST} worst families", columns, rows[:WORST], role="detail")] if rows else []

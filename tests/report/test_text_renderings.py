@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from perfmodel.report import markdown, spark, tables, terminal, text
+from perfmodel.report.kinds import module_for, module_of
+from perfmodel.report.model import Column, Table
+
+KINDS = [
+    "prediction",
+    "study",
+    "plan",
+    "audit",
+    "check",
+    "validation",
+    "calibration",
+    "comparison",
+    "explanation",
+]
+KINDS += ["roofline", "collective", "straggler"]
+
+
+def printed(envelope, width=80, encoding="utf-8", **options):
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
+    console = Console(file=stream, width=width, **options)
+    terminal.render(envelope, console)
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_fits_80_columns_and_pipes_clean(kind, make):
+    output = printed(make[kind]())
+    assert output.strip()
+    assert max(len(line) for line in output.splitlines()) <= 80
+    assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_comes_first(kind, make):
+    envelope = make[kind]()
+    module = module_of(envelope)
+    lines = printed(envelope).splitlines()
+    assert lines[0].startswith(module.title(envelope)[:60].rstrip())
+    answer = module.answer(envelope)
+    if answer:
+        assert lines[1].startswith(answer[:40])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ascii_terminals_get_ascii(kind, make):
+    output = printed(make[kind](), encoding="ascii")
+    assert output.isascii()
+
+
+def test_no_color_is_honoured_on_a_terminal(make, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = printed(make["audit"](), force_terminal=True)
+    assert "\x1b[3" not in plain  # no colour; bold and dim may stay
+    assert "suspicious" in plain
+
+
+def test_a_narrow_terminal_drops_columns_by_priority_and_names_them(make):
+    output = printed(make["prediction"](), width=60)
+    assert max(len(line) for line in output.splitlines()) <= 60
+    assert "not shown here" in output
+    assert "carbon" in output or "CO2" in output
+
+
+def test_prediction_answer_states_knee_cause_and_both_ends(make):
+    envelope = make["prediction"]()
+    answer = module_of(envelope).answer(envelope)
+    result = envelope["result"]
+    assert f"K = {result['knee']['threshold']['k']}" in answer
+    assert "inter-node all-reduce" in answer
+    assert f"Cheapest is K = {result['p_star']['k']}" in answer
+    assert f"fastest is K = {result['fastest']['k']}" in answer
+
+
+def test_infeasible_everywhere_says_why(make):
+    envelope = make["prediction"]()
+    n = len(envelope["result"]["k"])
+    envelope["result"] |= {
+        "time_s": [None] * n,
+        "speedup": [None] * n,
+        "efficiency": [None] * n,
+        "cost_usd": [None] * n,
+        "feasible": [False] * n,
+        "reason": ["weights need 350 GB of 80 GB"] * n,
+        "p_star": {"k": None},
+        "fastest": {"k": None},
+        "knee": {"threshold": {"k": None, "cause": "nothing fits"}},
+        "parts_s": {},
+        "ledger_accelerator_s": {},
+        "measured": [],
+    }
+    assert "weights need 350 GB" in module_of(envelope).answer(envelope)
+    assert printed(envelope)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_markdown_tables_have_as_many_cells_as_heads(kind, make):
+    lines = markdown.render(make[kind]()).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert rows
+    block: list[int] = []
+    for line in [*lines, ""]:
+        if line.startswith("|"):
+            block.append(line.replace("\\|", "").count("|"))
+        else:
+            assert len(set(block)) <= 1
+            block = []
+
+
+def test_markdown_keeps_hostile_names_as_text(make):
+    envelope = make["prediction"](name="x")
+    envelope["inputs"]["workload"]["name"] = "<img src=x onerror=alert(1)>|[a](javascript:b)\n# head"
+    output = markdown.render(envelope)
+    assert "<img" not in output
+    assert "\n# head" not in output
+    assert "\\[a]" in output
+
+
+def test_terminal_shows_control_characters_as_replacement(make):
+    envelope = make["prediction"]()
+    envelope["inputs"]["workload"]["name"] = "evil\x1b[2J[bold]x"
+    output = printed(envelope)
+    assert "\x1b" not in output
+    assert "[bold]x" in output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_csv_reads_back(kind, make):
+    rows = list(csv.reader(io.StringIO(tables.to_csv(make[kind]()))))
+    assert len(rows) >= 2
+    assert len({len(row) for row in rows}) == 1
+
+
+def test_csv_of_a_prediction_keeps_full_precision_and_empty_for_null(make):
+    envelope = make["prediction"]()
+    rows = list(csv.DictReader(io.StringIO(tables.to_csv(envelope))))
+    assert [int(row["k"]) for row in rows] == envelope["result"]["k"]
+    assert rows[0]["time_s"] == ""
+    assert float(rows[5]["time_s"]) == envelope["result"]["time_s"][5]
+
+
+def test_csv_text_is_no_spreadsheet_formula():
+    assert tables._safe("=1+1") == "'=1+1"
+    assert tables._safe(-1.5) == -1.5
+
+
+def test_unknown_and_hostile_kinds_fall_back_to_generic():
+    for kind in ("", "no_such_kind", "../../etc/passwd", "os.path", "__init__"):
+        assert module_for(kind).__name__.endswith(".generic")
+
+
+def test_curve_draws_ideal_dots_band_and_marks():
+    k = [1, 2, 4, 8, 16]
+    speedup = [1, 1.9, 3.5, 5.8, 7.1]
+    lines = spark.curve(
+        k, speedup, low=[s * 0.8 for s in speedup], high=[s * 1.2 for s in speedup], marks=[("K", 8)]
+    )
+    picture = "\n".join(lines)
+    assert {"●", "·", "░", "K"} <= set(picture)
+    assert max(map(len, lines)) <= 80
+    assert spark.curve([1], [1.0]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [(0.5, "s", "500 ms"), (7200 * 3, "s", "6 h"), (8.5e10, "B", "85 GB"), (0.004, "USD", "0.00400 USD")],
+)
+def test_quantities_read_well(value, unit, shown):
+    assert text.quantity(value, unit) == shown
+
+
+def test_a_column_has_one_unit():
+    heading, cells = text.column_text(Column("time", "s"), [0.001, 0.01, 0.1, 1.0])
+    assert heading == "time [ms]"
+    assert cells == ["1", "10", "100", "1,000"]
+
+
+def test_short_rows_are_filled():
+    assert tables.rows(Table("t", ("a", "b"), [(1,), (1, 2)])) == [[1, None], [1, 2]]
