@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 80
+WIDE = 120  # tables grow no further: eyes lose the line
 
 
 def render(envelope: Envelope, console: Console | None = None) -> None:
@@ -74,60 +75,79 @@ def print_table(table: Table, console: Console) -> None:
     from rich.table import Table as RichTable
 
     heads = table.heads
-    shown = [text.column_text(head, table.values(i)) for i, head in enumerate(heads)]
-    kept, dropped = fit_columns(table, console.width)
+    mark_width = 3 if table.marked else 0
+    widths = fit_columns(table, min(console.width, WIDE) - mark_width)
+    simple = is_ascii(console)
     grid = RichTable(
         title=escape(clean(table.title)),
         title_justify="left",
         title_style="bold",
-        box=box.ASCII2 if is_ascii(console) else box.SIMPLE_HEAD,
+        box=box.ASCII2 if simple else box.SIMPLE_HEAD,
+        show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, 0, 0, 0) if simple else (0, 1, 0, 0),
     )
     if table.marked:
         grid.add_column("", width=1, no_wrap=True)
-    for i in kept:
+    shown = {i: text.column_text(heads[i], table.values(i)) for i in widths}
+    for i, width in widths.items():
         right = text.numeric(table.values(i))
         grid.add_column(
-            escape(clean(shown[i][0])), justify="right" if right else "left", no_wrap=right, overflow="fold"
+            escape(clean(shown[i][0])), width=width, justify="right" if right else "left", overflow="fold"
         )
+    tick = "*" if simple else "✓"
     for r in range(len(table.rows)):
-        cells = [escape(clean(shown[i][1][r])) for i in kept]
-        if table.marked:
-            cells.insert(0, ("*" if is_ascii(console) else "✓") if r in table.marked else "")
-        grid.add_row(*cells, style="bold" if r in table.marked else None)
+        chosen = r in table.marked
+        cells = [escape(clean(cells[r])) for _, cells in shown.values()]
+        grid.add_row(
+            *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
+        )
     console.print(grid, highlight=False)
     if table.note:
         console.print(escape(clean(table.note)), highlight=False, style="dim")
+    dropped = [head.title for i, head in enumerate(heads) if i not in widths]
     if dropped:
-        names = ", ".join(heads[i].title for i in dropped)
         console.print(
-            f"not shown here (use --format csv): {escape(clean(names))}", highlight=False, style="dim"
+            f"more columns with --format csv: {escape(clean(', '.join(dropped)))}",
+            highlight=False,
+            style="dim",
         )
 
 
-def fit_columns(table: Table, width: int) -> tuple[list[int], list[int]]:
-    """Indices of the columns that fit in `width`, and of those left out, by priority.
+def fit_columns(table: Table, width: int) -> dict[int, int]:
+    """The width of each column that is shown, by index; columns go by priority until the rest fits.
 
-    Text may be wrapped to 16 characters, numbers never are.
+    A number is never broken. Text may wrap between words; headings always may.
     """
-    need = []
+    least: dict[int, int] = {}
+    most: dict[int, int] = {}
     for i, head in enumerate(table.heads):
         heading, cells = text.column_text(head, table.values(i))
-        longest = max([len(heading), *(len(c) for c in cells)])
-        # A heading may break between its words.
-        word = max(len(w) for w in (heading.split() or [""]))
+        word = max((len(w) for w in heading.split()), default=1)
+        longest = max((len(c) for c in cells), default=1)
+        most[i] = max(word, longest)
         if text.numeric(table.values(i)):
-            need.append(max([word, *(len(c) for c in cells)]))
+            least[i] = most[i]
         else:
-            need.append(min(longest, 16))
-    kept = list(range(len(need)))
-    while sum(need[i] + 2 for i in kept) + (2 if table.marked else 0) > width and len(kept) > 1:
+            words = max((len(w) for c in cells for w in c.split()), default=1)
+            prose = 24 if longest > 40 else 12
+            least[i] = max(word, min(longest, max(prose, min(words, 24))))
+    kept = dict(least)
+
+    def total(columns: dict[int, int]) -> int:
+        return sum(columns.values()) + 2 * (len(columns) - 1)
+
+    while total(kept) > width and len(kept) > 1:
         worst = max(kept, key=lambda i: (table.heads[i].priority, i))
         if table.heads[worst].priority == 0:
             break
-        kept.remove(worst)
-    return kept, [i for i in range(len(need)) if i not in kept]
+        del kept[worst]
+    for i in kept:  # what is left over goes to the text, in order
+        kept[i] += min(most[i] - kept[i], max(0, width - total(kept)))
+    for i in sorted(kept, key=lambda i: -kept[i]):  # only always-shown columns are left: text gives way
+        if total(kept) > width and not text.numeric(table.values(i)):
+            kept[i] = max(6, kept[i] - (total(kept) - width))
+    return kept
 
 
 def clean(value: str) -> str:

@@ -30,7 +30,8 @@ def number(value: float, digits: int = 3) -> str:
     size = abs(value)
     if size < 1e-4 or size >= 1e15:
         return f"{value:.{digits - 1}e}"
-    if float(value).is_integer() and size < 1e15:
+    value = float(f"{value:.12g}")  # 0.15 / 0.01 is an integer to the eye
+    if value.is_integer():
         return f"{value:,.0f}"
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     return f"{value:,.{decimals}f}"

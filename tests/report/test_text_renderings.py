@@ -68,7 +68,7 @@ def test_no_color_is_honoured_on_a_terminal(make, monkeypatch):
 def test_a_narrow_terminal_drops_columns_by_priority_and_names_them(make):
     output = printed(make["prediction"](), width=60)
     assert max(len(line) for line in output.splitlines()) <= 60
-    assert "not shown here" in output
+    assert "more columns with --format csv" in output
     assert "carbon" in output or "CO2" in output
 
 
@@ -187,3 +187,18 @@ def test_a_column_has_one_unit():
 
 def test_short_rows_are_filled():
     assert tables.rows(Table("t", ("a", "b"), [(1,), (1, 2)])) == [[1, None], [1, 2]]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_number_is_cut(kind, width, make):
+    envelope = make[kind]()
+    output = printed(envelope, width=width)
+    for table in tables.tables(envelope):
+        if table.role in ("detail", "assumptions", "limits"):
+            continue
+        for i in terminal.fit_columns(table, width - (3 if table.marked else 0)):
+            values = table.values(i)
+            if text.numeric(values):
+                for shown in text.column_text(table.heads[i], values)[1]:
+                    assert shown in output

@@ -182,12 +182,12 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
             )
         )
 
+    cause = ""
     for rule, knee in knees(result).items():
-        add(
-            RULES.get(rule, f"knee by {rule}"),
-            knee.get("k"),
-            _span(knee, "band K ") + str(knee.get("cause") or ""),
-        )
+        same = knee.get("cause") == cause
+        cause = str(knee.get("cause") or "")
+        why = _span(knee, "band K ") + ("same cause" if same and cause else cause)
+        add(RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
     for key, label, why in (
         ("p_star", "p*, the cheapest", "least cost"),
         ("fastest", "fastest", "least time"),
