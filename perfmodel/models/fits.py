@@ -145,14 +145,14 @@ def basis(r: ArrayLike, term: str, regime: Regime = "strong") -> Array:
     mixture of `serial` and `parallel` that timings alone cannot separate from serial work.
     """
     r = np.asarray(r, dtype=np.float64)
+    if term == "log2":
+        return np.asarray(np.log2(r))
     if term == "parallel":
         return 1.0 / r if regime == "strong" else np.ones_like(r)
     if term == "serial":
         return np.ones_like(r)
     if term == "linear":
         return r - 1.0
-    if term == "log2":
-        return np.log2(r)
     if term == "imbalance":
         # The slowest of several shares: absent on the baseline, then a constant part of the parallel time.
         return np.where(r > 1.0, basis(r, "parallel", regime), 0.0)
