@@ -1,0 +1,66 @@
+"""How the work is cut: degrees of parallelism, micro-batches, sharding, recomputation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from perfmodel.specs.fields import Number, SpecModel, problem
+
+Sharding = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"]
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
+Degree = Annotated[int, Number(least=1, most=1_000_000, whole=True)]
+
+
+class Layout(SpecModel):
+    """A layout. A missing degree is 1; a missing `dp` is what K leaves; missing micro-batches are chosen."""
+
+    dp: Degree | None = Field(None, description="Data-parallel replicas; what K leaves when missing.")
+    tp: Degree = Field(1, description="Tensor parallelism.")
+    pp: Degree = Field(1, description="Pipeline stages.")
+    cp: Degree = Field(1, description="Context (sequence) parallelism.")
+    ep: Degree = Field(1, description="Expert parallelism.")
+    vpp: Degree = Field(1, description="Virtual pipeline stages per device (interleaving).")
+    micro_batch: Degree | None = Field(None, description="Samples per micro-batch and replica.")
+    accumulation: Degree | None = Field(None, description="Micro-batches per step and replica.")
+    sharding: Sharding | None = Field(
+        None,
+        description="ddp, zero1, zero2, zero3, fsdp, hsdp or parameter_server; zero1 for transformers, else ddp.",
+    )
+    shard_group: Degree | None = Field(
+        None, description="Replicas that share one sharded copy, when not all (hsdp)."
+    )
+    recompute: Recompute = Field("none", description="Activations computed again in the backward pass.")
+    schedule: Schedule | None = Field(
+        None, description="Order of pipeline micro-batches; 1f1b, or interleaved with vpp > 1."
+    )
+    sequence_parallel: bool | None = Field(
+        None, description="Whether norms are split along the sequence inside a tensor group; yes with tp > 1."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Layout:
+        if self.vpp > 1 and self.pp == 1:
+            raise problem(
+                "S010", f"vpp {self.vpp} needs a pipeline: pp is 1", "give pp, or leave vpp out", at="vpp"
+            )
+        if self.schedule in ("gpipe", "1f1b") and self.vpp > 1:
+            raise problem(
+                "S010", f"schedule {self.schedule} does not interleave, yet vpp is {self.vpp}", at="schedule"
+            )
+        if self.shard_group is not None and self.sharding in ("ddp", "parameter_server"):
+            raise problem(
+                "S010", f"shard_group has no meaning with sharding {self.sharding}", at="shard_group"
+            )
+        if self.sequence_parallel and self.tp == 1:
+            raise problem(
+                "S010", "sequence_parallel needs tensor parallelism: tp is 1", at="sequence_parallel"
+            )
+        return self
+
+    @property
+    def model_parallel(self) -> int:
+        """Accelerators that hold one replica."""
+        return self.tp * self.pp * self.cp

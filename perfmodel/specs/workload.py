@@ -1,0 +1,136 @@
+"""What is trained: a workload, as counts and sizes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from perfmodel.specs.fields import Count, CountOrZero, Duration, Quantity, Record, problem
+
+WorkloadKind = Literal[
+    "convnet",
+    "decoder-transformer",
+    "detection",
+    "diffusion",
+    "encoder-decoder-transformer",
+    "encoder-transformer",
+    "forecasting",
+    "generic",
+    "gnn",
+    "hybrid-mamba-transformer",
+    "moe-transformer",
+    "recommendation",
+    "rnn-translation",
+    "segmentation",
+    "speech",
+    "tts",
+    "vision-transformer",
+]
+Flop = Annotated[float, Quantity("FLOP", most="1000000 ZFLOP", bare=True)]
+Bytes = Annotated[float, Quantity("B", most="1000 PB", bare=True)]
+
+
+class Workload(Record):
+    """A model and one sample of its training data. Amounts are per sample unless the name says otherwise."""
+
+    kind: WorkloadKind = Field(
+        "generic", description="Which arithmetic describes it; generic needs three numbers."
+    )
+    sample: str = Field("sample", description="What the batch counts: sequence, image, utterance, ...")
+    params: Count | None = Field(None, description="Parameters.")
+    trainable_params: CountOrZero | None = Field(
+        None, description="Parameters that are trained, when not all (LoRA)."
+    )
+    params_from_dimensions: Count | None = Field(
+        None, description="A check: parameters counted from the dimensions."
+    )
+    params_note: str | None = Field(None, description="Where the count comes from.")
+    flop_per_sample: Flop | None = Field(None, description="Forward plus backward, of a generic workload.")
+    flop_per_sample_forward: Flop | None = Field(None, description="Forward only.")
+    bytes_per_sample: Bytes | None = Field(None, description="Device memory traffic, forward plus backward.")
+    input_bytes_per_sample: Bytes | None = Field(None, description="Read from storage.")
+    serial_time: Duration | None = Field(None, description="Per step, whatever K is.")
+    kernels: Count | None = Field(None, description="Kernels started per step and accelerator.")
+    layers: Count | None = Field(None, description="Blocks.")
+    hidden: Count | None = Field(None, description="Width of the residual stream.")
+    heads: Count | None = Field(None, description="Attention heads.")
+    kv_heads: Count | None = Field(None, description="Heads of keys and values.")
+    head_dim: Count | None = Field(None, description="Width of a head.")
+    ffn: Count | None = Field(None, description="Inner width of the feed-forward block.")
+    gated_mlp: bool | None = Field(
+        None, description="Whether the feed-forward block has a gate (three matrices)."
+    )
+    vocab: Count | None = Field(None, description="Vocabulary size.")
+    seq_len: Count | None = Field(None, description="Tokens of a sequence, by default.")
+    decoder_seq_len: Count | None = Field(None, description="Tokens on the decoder's side.")
+    encoder_layers: CountOrZero | None = Field(None, description="Blocks of the encoder.")
+    decoder_layers: CountOrZero | None = Field(None, description="Blocks of the decoder.")
+    tied_embeddings: bool | None = Field(
+        None, description="Whether input and output embeddings are one matrix."
+    )
+    causal: bool | None = Field(None, description="Whether attention looks back only.")
+    experts: CountOrZero | None = Field(None, description="Routed experts.")
+    top_k: CountOrZero | None = Field(None, description="Experts that a token visits.")
+    shared_experts: CountOrZero | None = Field(None, description="Experts that every token visits.")
+    moe_ffn: Count | None = Field(None, description="Inner width of an expert.")
+    dense_ffn: Count | None = Field(None, description="Inner width of the dense blocks of a MoE model.")
+    shared_expert_ffn: Count | None = Field(None, description="Inner width of a shared expert.")
+    moe_latent: Count | None = Field(
+        None, description="Width to which tokens are projected before the experts."
+    )
+    first_dense_layers: CountOrZero | None = Field(
+        None, description="Dense blocks before the first MoE block."
+    )
+    moe_interval: Count | None = Field(None, description="Every n-th block is a MoE block.")
+    q_lora_rank: Count | None = Field(None, description="Latent attention: rank of the queries.")
+    kv_lora_rank: Count | None = Field(None, description="Latent attention: rank of keys and values.")
+    qk_nope_head_dim: Count | None = Field(None, description="Latent attention: head width without rotation.")
+    qk_rope_head_dim: Count | None = Field(None, description="Latent attention: head width with rotation.")
+    v_head_dim: Count | None = Field(None, description="Latent attention: head width of the values.")
+    mamba_layers: CountOrZero | None = Field(None, description="State-space blocks of a hybrid.")
+    mlp_layers: CountOrZero | None = Field(None, description="Feed-forward blocks of a hybrid.")
+    moe_layers: CountOrZero | None = Field(None, description="MoE blocks of a hybrid.")
+    attention_layers: CountOrZero | None = Field(None, description="Attention blocks of a hybrid.")
+    mamba_heads: Count | None = Field(None, description="Heads of a state-space block.")
+    mamba_head_dim: Count | None = Field(None, description="Width of such a head.")
+    mamba_state: Count | None = Field(None, description="State size.")
+    mamba_groups: Count | None = Field(None, description="Groups that share B and C.")
+    input_shape: str | None = Field(None, description="224x224x3, or words.")
+    activation_elements_per_sample: Count | None = Field(
+        None, description="Activations kept for the backward pass."
+    )
+    bytes_per_sample_activations: Bytes | None = Field(
+        None, description="Activation traffic, forward plus backward."
+    )
+    activation_bytes_method: str | None = Field(None, description="How that was counted.")
+    embedding_table_params: CountOrZero | None = Field(
+        None, description="Recommender: parameters of the tables."
+    )
+    dense_params: CountOrZero | None = Field(None, description="Recommender: parameters outside the tables.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Workload:
+        if self.kind == "generic":
+            for key, example in (
+                ("flop_per_sample", "24.6 GFLOP"),
+                ("bytes_per_sample", "400 MB"),
+                ("params", "25.6 M"),
+            ):
+                if getattr(self, key) is None and not (
+                    key == "flop_per_sample" and self.flop_per_sample_forward
+                ):
+                    raise problem("S004", f'a generic workload needs "{key}"', f"such as {key}: {example}")
+        if self.heads and self.kv_heads and self.heads % self.kv_heads:
+            raise problem(
+                "S010", f"kv_heads {self.kv_heads} does not divide heads {self.heads}", at="kv_heads"
+            )
+        if self.experts and self.top_k and self.top_k > self.experts:
+            raise problem("S010", f"top_k {self.top_k} exceeds the {self.experts} experts", at="top_k")
+        if self.params and self.trainable_params and self.trainable_params > self.params:
+            raise problem(
+                "S010",
+                f"trainable_params {self.trainable_params} exceeds params {self.params}",
+                at="trainable_params",
+            )
+        return self
