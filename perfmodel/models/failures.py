@@ -115,27 +115,34 @@ def best_interval_s(checkpoint_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> F
 
 @dataclass(frozen=True)
 class WallTime:
-    """Moments of the wall time of a run [s, s^2], its floor without failures, and the expected failures."""
+    """Moments of the wall time of a run [s, s^2], its floor without failures, the expected failures, and the
+    chance that none happens."""
 
     mean_s: Floats
     variance_s2: Floats
     floor_s: Floats
     failures: Floats
+    untouched: Floats
 
     def quantile(self, probability: npt.ArrayLike) -> Floats:
-        """Quantile of the wall time [s]: a gamma law for the time above the floor, moments matched.
+        """Quantile of the wall time [s].
 
-        The time above the floor is a sum of independent losses: nearly normal for many failures, skew for
-        few. A gamma law has both limits.
+        With probability `untouched` the run takes `floor_s`. Otherwise the time above the floor is a sum of
+        independent losses, nearly normal for many failures and skew for few: a gamma law with the matched
+        conditional moments has both limits.
         """
         from scipy.special import gammaincinv
 
-        excess = np.maximum(self.mean_s - self.floor_s, 0.0)
-        certain = (self.variance_s2 <= 0) | (excess <= 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shape = np.where(certain, 1.0, excess**2 / np.where(certain, 1.0, self.variance_s2))
-            scale = np.where(certain, 0.0, self.variance_s2 / np.where(certain, 1.0, excess))
-            tail = gammaincinv(shape, np.asarray(probability, float)) * scale
+        level = np.asarray(probability, dtype=float)
+        touched = np.maximum(1.0 - self.untouched, 1e-300)
+        excess = np.maximum(self.mean_s - self.floor_s, 0.0) / touched
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            spread = (self.variance_s2 + (self.mean_s - self.floor_s) ** 2) / touched - excess**2
+            certain = ~((spread > 0) & (excess > 0) & np.isfinite(spread))
+            shape = np.where(certain, 1.0, excess**2 / np.where(certain, 1.0, spread))
+            scale = np.where(certain, 0.0, spread / np.where(certain, 1.0, excess))
+            rest = np.clip((level - self.untouched) / touched, 0.0, 1.0)
+            tail = gammaincinv(shape, rest) * scale
         return np.asarray(np.where(np.isfinite(self.mean_s), self.floor_s + tail, np.inf))
 
 
@@ -180,6 +187,7 @@ def wall_time(
         variance_s2=np.asarray(segments * variance),
         floor_s=np.asarray(segments * s),
         failures=np.asarray(np.where(rate > 0, rate, 0.0) * total),
+        untouched=np.asarray(np.exp(-rate * segments * s)),
     )
 
 
