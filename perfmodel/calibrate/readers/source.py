@@ -108,10 +108,9 @@ def open_bytes(path: Path) -> BinaryIO:
         raise SpecError(
             Problem(str(path), code="R001", message=f"cannot read it: {error.strerror}")
         ) from None
-    magic = raw.read(2)
-    raw.seek(0)
-    if magic == b"\x1f\x8b":
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw))
+    if raw.peek(2)[:2] == b"\x1f\x8b":
+        raw.close()
+        return io.BufferedReader(gzip.GzipFile(path, "rb"))
     return raw
 
 

@@ -1,0 +1,342 @@
+"""PyTorch profiler (Kineto) traces and Ray timelines: Chrome trace JSON, gzip too, one file per rank or many in one.
+
+Events stream through; what stays is two numbers per device event. Steps come from `ProfilerStep#N`
+annotations, on the device where the trace has them (from the first kernel of a step to that of the next), else on the
+host; a trace without kernels is read from its CPU operators.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.readers.intervals import Union, union
+from perfmodel.calibrate.readers.json_stream import NO_TIMING, EventStream, timing
+from perfmodel.calibrate.readers.ray_timeline import RayTimeline
+from perfmodel.calibrate.readers.source import WARMUP_RULE, Tally, open_bytes
+from perfmodel.calibrate.readers.steps import Activity, Collective, RankSteps, TraceSummary, decompose
+from perfmodel.calibrate.readers.sweeps import canonical_op
+
+MICROSECOND = 1e-6
+_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
+_OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d+)$")
+_LOADING = re.compile(r"(?i)enumerate\(DataLoader\)|data_?loader|get_batch|next_batch|batch_generator")
+_COMMUNICATION = re.compile(
+    r"(?i)^(?:nccl|rccl|void nccl|gloo:|c10d::|mscclpp|oneccl|hccl)|cross_device_reduce|nvshmem|deep_ep"
+)
+_KERNEL_OP = re.compile(
+    r"(?i)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce|send|recv|barrier)"
+)
+_RANK_IN_NAME = re.compile(
+    r"(?i)(?:rank|trainer|worker|gpu)[_-]?(\d+)|(?:^|[_.-])r?(\d+)(?=\.(?:\w+\.)*json)"
+)
+_CATEGORY = {
+    "kernel": "kernel",
+    "Kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "copy",
+    "Memcpy": "copy",
+    "Memset": "copy",
+    "cpu_op": "cpu",
+    "Operator": "cpu",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "device annotation",
+}
+_BYTES = {
+    "double": 8,
+    "long": 8,
+    "int64": 8,
+    "float": 4,
+    "int": 4,
+    "half": 2,
+    "bfloat16": 2,
+    "short": 2,
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+}
+
+
+class _Spans:
+    """Starts and ends in two flat arrays: 16 bytes an event."""
+
+    def __init__(self) -> None:
+        self.start = array("d")
+        self.end = array("d")
+
+    def add(self, start: float, duration: float) -> None:
+        self.start.append(start)
+        self.end.append(start + duration)
+
+    def union(self) -> Union:
+        return union(np.array(self.start) * MICROSECOND, np.array(self.end) * MICROSECOND)
+
+
+@dataclass
+class _Lane:
+    """One device (or, without devices, the host's operators)."""
+
+    compute: _Spans = field(default_factory=_Spans)
+    communication: _Spans = field(default_factory=_Spans)
+    copy: _Spans = field(default_factory=_Spans)
+
+
+@dataclass
+class _Volume:
+    count: int = 0
+    time_s: float = 0.0
+    bytes: float = 0.0
+    known: int = 0
+    ranks: int | None = None
+
+
+@dataclass
+class _Kineto:
+    """What is kept of one file."""
+
+    lanes: dict[int, _Lane] = field(default_factory=dict)
+    host: _Lane = field(default_factory=_Lane)
+    loading: _Spans = field(default_factory=_Spans)
+    host_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
+    device_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
+    other_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
+    volumes: dict[str, _Volume] = field(default_factory=dict)
+    host_volumes: dict[str, _Volume] = field(default_factory=dict)
+    names: dict[str, str | None] = field(default_factory=dict)
+
+    def add(self, event: dict[str, Any], kind: str) -> str | None:
+        """Keep an event; the reason when it cannot be used."""
+        span = timing(event)
+        if span is None:
+            return NO_TIMING
+        start, duration = span
+        name = event.get("name")
+        if not isinstance(name, str):
+            return "an event without a name"
+        if kind == "kernel":
+            self._kernel(event, name, start, duration)
+        elif kind == "copy":
+            lane = self._lane(event)
+            (lane.communication if "PtoP" in name else lane.copy).add(start, duration)
+        else:
+            self._annotation(event, name, start, duration, kind)
+        return None
+
+    def _lane(self, event: dict[str, Any]) -> _Lane:
+        args = event.get("args")
+        device = args.get("device", event.get("pid")) if isinstance(args, dict) else event.get("pid")
+        return self.lanes.setdefault(device if isinstance(device, int) else 0, _Lane())
+
+    def _kernel(self, event: dict[str, Any], name: str, start: float, duration: float) -> None:
+        kind = self._kind(name)
+        lane = self._lane(event)
+        if kind is None:
+            lane.compute.add(start, duration)
+        else:
+            lane.communication.add(start, duration)
+            self._volume(self.volumes, event, kind, duration)
+
+    def _kind(self, name: str) -> str | None:
+        """The collective that a kernel or operator is, "other" for an unnamed one, None for compute."""
+        if name not in self.names:
+            found = _KERNEL_OP.search(name) if _COMMUNICATION.search(name) else None
+            op = canonical_op(found.group(1)) if found else None
+            self.names[name] = None if not _COMMUNICATION.search(name) else op or "other"
+        return self.names[name]
+
+    def _volume(self, volumes: dict[str, _Volume], event: dict[str, Any], kind: str, duration: float) -> None:
+        args = event.get("args")
+        facts = args if isinstance(args, dict) else {}
+        named = canonical_op(str(facts.get("Collective name", "")).lstrip("_").removesuffix("_coalesced"))
+        volume = volumes.setdefault(named or kind, _Volume())
+        volume.count += 1
+        volume.time_s += duration * MICROSECOND
+        elements = [
+            item for key in ("In msg nelems", "Out msg nelems") if isinstance(item := facts.get(key), int)
+        ]
+        width = _BYTES.get(str(facts.get("dtype", "")).lower())
+        if width and len(elements) == 2:
+            volume.bytes += float(width * max(elements))
+            volume.known += 1
+        if isinstance(facts.get("Group size"), int):
+            volume.ranks = facts["Group size"]
+
+    def _annotation(self, event: dict[str, Any], name: str, start: float, duration: float, kind: str) -> None:
+        if step := _STEP.match(name):
+            steps = self.device_steps if kind == "device annotation" else self.host_steps
+            _widen(steps, int(step.group(1)), start, start + duration)
+        elif kind == "device annotation":
+            return
+        elif _LOADING.search(name):
+            self.loading.add(start, duration)
+        elif kind == "annotation" and (other := _OTHER_STEP.search(name)):
+            _widen(self.other_steps, int(other.group(1)), start, start + duration)
+        elif not self.lanes:  # host operators matter only until a kernel shows that there is a device
+            op = self._kind(name)
+            if op is None:
+                if kind == "cpu":
+                    self.host.compute.add(start, duration)
+            else:
+                self.host.communication.add(start, duration)
+                if name.startswith("gloo:") or kind == "annotation":
+                    self._volume(self.host_volumes, event, op, duration)
+
+
+def _widen(steps: dict[int, tuple[float, float]], step: int, start: float, end: float) -> None:
+    # One step is annotated once per stream.
+    low, high = steps.get(step, (start, end))
+    steps[step] = (min(low, start), max(high, end))
+
+
+def read_chrome_trace(paths: Path | str | Sequence[Path | str]) -> TraceSummary:
+    """Read the traces of one run, one file per rank (or per worker), and split their steps into parts."""
+    files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
+    total = Tally(files[0] if len(files) == 1 else files[0].parent)
+    ranks: list[RankSteps] = []
+    volumes: dict[str, _Volume] = {}
+    sources: list[str] = []
+    for index, path in enumerate(files):
+        activities, steps_from, file_volumes = _read_file(path, index, total)
+        ranks += [decompose(activity) for activity in activities]
+        sources.append(steps_from)
+        for kind, volume in file_volumes.items():
+            _merge(volumes.setdefault(kind, _Volume()), volume)
+    ranks.sort(key=lambda rank: rank.rank)
+    if len({rank.rank for rank in ranks}) < len(ranks):
+        total.note("rank numbers repeat: the traces were numbered in the order given")
+        ranks = [
+            RankSteps(i, r.number, r.step_s, r.parts_s, r.hidden_communication_s, r.warmup)
+            for i, r in enumerate(ranks)
+        ]
+    if any(rank.warmup for rank in ranks):
+        left_out = ", ".join(str(step) for step in sorted({step for rank in ranks for step in rank.warmup}))
+        total.note(f"{WARMUP_RULE} (steps {left_out})")
+    return total.finish(
+        TraceSummary,
+        ranks=tuple(rank for rank in ranks if rank.number.size),
+        collectives=tuple(
+            Collective(kind, v.count, v.time_s, v.bytes if v.known == v.count else None, v.ranks)
+            for kind, v in sorted(volumes.items())
+        ),
+        steps_from=next((source for source in sources if source != "none"), "none"),
+    )
+
+
+def _merge(into: _Volume, volume: _Volume) -> None:
+    into.count += volume.count
+    into.time_s += volume.time_s
+    into.bytes += volume.bytes
+    into.known += volume.known
+    into.ranks = volume.ranks or into.ranks
+
+
+def _read_file(path: Path, index: int, tally: Tally) -> tuple[list[Activity], str, dict[str, _Volume]]:
+    kineto = _Kineto()
+    ray = RayTimeline(tally)
+    with open_bytes(path) as raw:
+        stream = EventStream(raw, tally)
+        for batch in stream:
+            _take(batch, kineto, ray, tally, stream)
+    if ray.workers:
+        return ray.activities(), "Ray tasks", {}
+    rank = _rank(stream.header, path, index)
+    return _activities(kineto, rank, tally)
+
+
+def _take(batch: Iterable[Any], kineto: _Kineto, ray: RayTimeline, tally: Tally, stream: EventStream) -> None:
+    category = _CATEGORY.get
+    for index, event in enumerate(batch):
+        tally.lines += 1
+        try:
+            kind = category(event["cat"])
+        except (KeyError, TypeError):
+            if isinstance(event, dict) and ("cat" not in event or isinstance(event["cat"], str)):
+                continue  # metadata
+            tally.reject(stream.line_of(index), str(event), "not an event")
+            continue
+        if kind is not None and event.get("ph") == "X":
+            reason = kineto.add(event, kind)
+        elif kind is None and ray.recognises(event):
+            reason = ray.add(event)
+        else:
+            continue
+        if reason is None:
+            tally.used += 1
+        else:
+            tally.reject(stream.line_of(index), str(event), reason)
+
+
+def _rank(header: dict[str, Any], path: Path, index: int) -> int:
+    info = header.get("distributedInfo")
+    if isinstance(info, dict) and isinstance(info.get("rank"), int):
+        return int(info["rank"])
+    found = _RANK_IN_NAME.search(path.name)
+    return int(next(group for group in found.groups() if group)) if found else index
+
+
+def _activities(kineto: _Kineto, rank: int, tally: Tally) -> tuple[list[Activity], str, dict[str, _Volume]]:
+    devices = bool(kineto.lanes)
+    lanes = kineto.lanes if devices else {0: kineto.host}
+    volumes = kineto.volumes if devices else kineto.host_volumes
+    if not devices and kineto.host.compute.start:
+        tally.note("no device kernels in the trace: parts are those of the host's operators")
+    number, start, end, steps_from = _windows(kineto, lanes, devices)
+    if number.size == 0:
+        return [], "none", volumes
+    loading = kineto.loading.union()
+    result = []
+    for device, lane in sorted(lanes.items()):
+        name = rank if len(lanes) == 1 else rank * len(lanes) + device
+        result.append(
+            Activity(
+                name,
+                lane.compute.union(),
+                lane.communication.union(),
+                lane.copy.union(),
+                loading,
+                number,
+                start,
+                end,
+            )
+        )
+    return result, steps_from, volumes
+
+
+def _windows(
+    kineto: _Kineto, lanes: dict[int, _Lane], devices: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], str]:
+    if devices and len(kineto.device_steps) > 1:
+        # On the device a step lasts until the next one's first kernel: waiting for the host belongs to it.
+        numbers = sorted(kineto.device_steps)
+        starts = np.array([kineto.device_steps[n][0] for n in numbers])
+        last = max(kineto.device_steps[numbers[-1]][1], kineto.host_steps.get(numbers[-1], (0.0, 0.0))[1])
+        ends = np.append(starts[1:], max(last, starts[-1]))
+        source = "ProfilerStep annotations on the device"
+    elif kineto.host_steps or kineto.other_steps:
+        steps = kineto.host_steps or kineto.other_steps
+        numbers = sorted(steps)
+        starts = np.array([steps[n][0] for n in numbers])
+        ends = np.array([steps[n][1] for n in numbers])
+        source = (
+            "ProfilerStep annotations on the host" if kineto.host_steps else "step annotations on the host"
+        )
+    else:
+        spans = [
+            span
+            for lane in lanes.values()
+            for span in (lane.compute, lane.communication, lane.copy)
+            if span.start
+        ]
+        if not spans:
+            return np.zeros(0, np.int64), np.zeros(0), np.zeros(0), "none"
+        numbers, source = [0], "the whole trace (no step annotations)"
+        starts = np.array([min(min(span.start) for span in spans)])
+        ends = np.array([max(max(span.end) for span in spans)])
+    return np.array(numbers, np.int64), starts * MICROSECOND, ends * MICROSECOND, source
