@@ -1,0 +1,241 @@
+"""A mixed-effects fit of the step model's coefficients, in logarithms.
+
+Log step times of family i follow
+
+    y = f(x; c_i) + H u_i + e,    ln c_i = population(features of i) + d_i                        (1)
+
+with f the log of the step model, d_i ~ N(0, T) the scatter of coefficients between families, H u_i the
+discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. The population is a sum of shifts,
+one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
+Gauss-Newton: the model is linearised at the conditional modes (FOCE, Lindstrom & Bates 1990), families enter the
+normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor 1989), and the
+variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma prior.
+
+The same equations condition one family on its own measurements: that is calibration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.coefficients import NAMES
+
+Array = NDArray[np.float64]
+Model = Callable[[Array], Array]  # log coefficients (n_coefficients, n_points) -> log step time (n_points)
+
+DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
+DIFFERENCE = 1e-3  # step of the forward difference, in log units
+LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
+VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
+
+
+def linearise(model: Model, logs: Array) -> tuple[Array, Array]:
+    """Value and Jacobian of `model` at `logs`: shapes (n,) and (n_coefficients, n)."""
+    value = model(logs)
+    jacobian = np.empty_like(logs)
+    for row in range(logs.shape[0]):
+        moved = logs.copy()
+        moved[row] += DIFFERENCE
+        jacobian[row] = (model(moved) - value) / DIFFERENCE
+    return value, jacobian
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """Which shifts make up each family's population coefficients."""
+
+    names: tuple[tuple[str, str, str], ...]  # (coefficient, level, value)
+    coefficient: NDArray[np.intp]  # index of the coefficient of each shift
+    group: NDArray[np.intp]  # shifts of one (coefficient, level) share a variance
+    group_names: tuple[tuple[str, str], ...]
+    members: tuple[NDArray[np.intp], ...]  # shifts of each family
+
+    def logs(self, values: Array) -> Array:
+        """Population log coefficients, shape (n_coefficients, n_families)."""
+        table = np.zeros((len(NAMES), len(self.members)))
+        for family, index in enumerate(self.members):
+            np.add.at(table[:, family], self.coefficient[index], values[index])
+        return table
+
+
+def make_shifts(features: Sequence[dict[str, str]], levels: dict[str, tuple[str, ...]]) -> Shifts:
+    """Enumerate every (coefficient, level, value) that the families have; level "all" comes first."""
+    known: dict[tuple[str, str, str], int] = {(name, "all", ""): i for i, name in enumerate(NAMES)}
+    members = []
+    for feature in features:
+        row = list(range(len(NAMES)))
+        for name in NAMES:
+            for level in levels[name]:
+                row.append(known.setdefault((name, level, feature[level]), len(known)))
+        members.append(np.array(row, dtype=np.intp))
+    names = tuple(known)
+    groups: dict[tuple[str, str], int] = {}
+    group = [groups.setdefault((name, level), len(groups)) for name, level, _ in names]
+    position = {name: i for i, name in enumerate(NAMES)}
+    coefficient = np.array([position[name] for name, _, _ in names], dtype=np.intp)
+    return Shifts(names, coefficient, np.array(group, dtype=np.intp), tuple(groups), tuple(members))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows of one family in the arrays of points."""
+
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Posterior of a family's random effects (coefficients, then discrepancies) given its rows."""
+
+    mean: Array
+    covariance: Array
+    information: Array  # J V^-1 J^T over coefficients
+    score: Array  # J V^-1 r
+    noise: Array  # residual of each row after the random effects
+    freedom: Array  # degrees of freedom that each row leaves for the noise
+
+
+def condition(effects: Array, residual: Array, variances: Array, noise_variance: Array) -> Conditional:
+    """Condition random effects with prior N(0, diag(variances)) on `residual` = effects^T z + noise.
+
+    `effects` has shape (n_effects, n_rows), `noise_variance` (n_rows,).
+    """
+    scaled = effects * variances[:, None]
+    marginal = effects.T @ scaled + np.diag(noise_variance)
+    chol = np.linalg.cholesky(marginal)
+    white = np.linalg.solve(chol, np.column_stack([effects.T, residual]))
+    basis, target = white[:, :-1], white[:, -1]
+    score = basis.T @ target
+    information = basis.T @ basis
+    mean = variances * score
+    covariance = np.diag(variances) - variances[:, None] * information * variances[None, :]
+    inverse = np.linalg.inv(chol)
+    freedom = noise_variance * np.square(inverse).sum(axis=0)
+    return Conditional(mean, covariance, information, score, residual - effects.T @ mean, freedom)
+
+
+def student_weights(residual: Array, scale: float) -> Array:
+    """Weight of each row under Student-t noise: 1 in the core, falling as the inverse square far out."""
+    return np.asarray((DEGREES_OF_FREEDOM + 1.0) / (DEGREES_OF_FREEDOM + np.square(residual / scale)))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Everything that a fit found."""
+
+    shifts: Shifts
+    values: Array  # of the shifts
+    deviations: Array  # posterior standard deviation of the shifts
+    prior: Array  # prior mean of the shifts (level "all" starts at the textbook median)
+    prior_sd: Array
+    scatter: Array  # variance of the random effects: coefficients, then discrepancies
+    noise: float  # scale of the Student-t
+    effects: Array  # conditional modes of the families, (n_effects, n_families)
+    iterations: int
+
+
+def fit(
+    model: Callable[[Array, NDArray[np.intp]], Array],
+    target: Array,
+    discrepancy: Array,
+    families: Sequence[Family],
+    shifts: Shifts,
+    *,
+    start: Array,
+    prior: Array,
+    prior_sd: Array,
+    scatter: Array,
+    scatter_prior: Array,
+    noise: float,
+    iterations: int = 12,
+    learn_variances: bool = True,
+    offset_boost: Array | None = None,
+    linearise_at_modes: bool = False,
+) -> Fit:
+    """Fit shifts, variances and noise to all `families`.
+
+    `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
+    `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
+    within a family mean something.
+    """
+    n_c, n_u = len(NAMES), discrepancy.shape[0]
+    values, prior_sd, scatter = start.copy(), prior_sd.copy(), scatter.copy()
+    effects = np.zeros((n_c + n_u, len(families)))
+    rows = np.concatenate([family.rows for family in families])
+    owner = np.repeat(np.arange(len(families)), [family.rows.size for family in families])
+    starts = np.cumsum([0] + [family.rows.size for family in families])
+    boost = np.ones(len(families)) if offset_boost is None else offset_boost
+    weights = np.ones(rows.size)
+    deviations = prior_sd.copy()
+    y, extra = target[rows], discrepancy[:, rows]
+    for iteration in range(iterations):
+        population = shifts.logs(values)
+        if not linearise_at_modes:
+            effects = np.zeros_like(effects)
+        logs = population[:, owner] + effects[:n_c, owner]
+        predicted, jacobian = linearise(lambda at: model(at, rows), logs)
+        stacked = np.vstack([jacobian, extra])
+        # Residual from the population, with the random effects taken out linearly.
+        residual = y - predicted + (jacobian * effects[:n_c, owner]).sum(axis=0)
+        normal = np.diag(1.0 / np.square(prior_sd))
+        right = -(values - prior) / np.square(prior_sd)
+        used = np.zeros(n_c + n_u)
+        squares = np.zeros(n_c + n_u)
+        new_effects = np.zeros_like(effects)
+        conditionals: list[tuple[Conditional, Array, Array]] = []
+        for index in range(len(families)):
+            part = slice(starts[index], starts[index + 1])
+            variance = scatter.copy()
+            variance[n_c] *= boost[index]
+            row_noise = np.square(noise) / weights[part]
+            found = condition(stacked[:, part], residual[part], variance, row_noise)
+            member = shifts.members[index]
+            column = shifts.coefficient[member]
+            normal[np.ix_(member, member)] += found.information[np.ix_(column, column)]
+            right[member] += found.score[column]
+            conditionals.append((found, variance, row_noise))
+        covariance = np.linalg.inv(normal)
+        change = np.clip(covariance @ right, -LARGEST_STEP, LARGEST_STEP)
+        values = values + change
+        deviations = np.sqrt(np.diag(covariance))
+        moved = np.zeros((n_c, len(families)))
+        for index, member in enumerate(shifts.members):
+            np.add.at(moved[:, index], shifts.coefficient[member], change[member])
+        noise_left, freedom = np.empty(rows.size), np.empty(rows.size)
+        for index, (found, variance, _) in enumerate(conditionals):
+            part = slice(starts[index], starts[index + 1])
+            score = found.score - found.information[:, :n_c] @ moved[:, index]
+            mean = variance * score
+            limit = np.full(n_c + n_u, np.inf)
+            limit[:n_c] = 3.0 * np.sqrt(variance[:n_c])
+            new_effects[:, index] = np.clip(mean, -limit, limit)
+            shift = stacked[:n_c, part].T @ moved[:, index]
+            noise_left[part] = residual[part] - shift - stacked[:, part].T @ new_effects[:, index]
+            freedom[part] = found.freedom
+            gamma = variance * np.diag(found.information)
+            if boost[index] == 1.0:
+                used += gamma
+                squares += np.square(new_effects[:, index])
+        effects = new_effects
+        weights = student_weights(noise_left, noise)
+        if learn_variances and iteration >= 2:
+            scatter = (VARIANCE_WEIGHT * scatter_prior + squares) / (VARIANCE_WEIGHT + used)
+            share = 1.0 / np.array([family.rows.size for family in families])[owner]
+            variance_left = (share * weights * np.square(noise_left)).sum() / (share * freedom).sum()
+            noise = float(np.clip(np.sqrt(variance_left), 0.008, 0.1))
+            determined = 1.0 - np.square(deviations / prior_sd)
+            for group in range(len(shifts.group_names)):
+                inside = np.flatnonzero(shifts.group == group)
+                if shifts.group_names[group][1] == "all" or inside.size < 2:
+                    continue
+                initial = prior_sd[inside][0] if iteration == 2 else prior_sd[inside][0]
+                strength = 3.0
+                variance_now = (strength * initial**2 + np.square(values[inside]).sum()) / (
+                    strength + max(determined[inside].sum(), 0.0)
+                )
+                prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, 1.5)
+    return Fit(shifts, values, deviations, prior, prior_sd, scatter, noise, effects, iterations)

@@ -1,0 +1,223 @@
+"""Beliefs about coefficients: a median and a log-spread for this job, and what each rests on.
+
+The population belief of a coefficient is a sum of shifts on the log scale, from the general to the particular:
+all jobs, then vendor generation, accelerator, link, framework and workload kind (`Coefficients` names the levels).
+A level value that nobody measured adds nothing to the median and its whole prior spread to the uncertainty, so new
+hardware inherits its generation's belief, wider. A calibration adds what a job's own measurements say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.coefficients import LEVELS, MEDIANS, NAMES, SPREADS
+
+Array = NDArray[np.float64]
+
+HARDWARE_LEVELS = ("accelerator", "generation*precision", "generation", "scale_up", "scale_out")
+
+# Discrepancies that no coefficient explains: each a slope on a feature of the layout (see `discrepancy`).
+DISCREPANCIES: tuple[str, ...] = (
+    "offset",
+    "log2_k",
+    "crossed",
+    "log2_nodes",
+    "log_batch",
+    "log_tp",
+    "log_pp",
+    "log_cp",
+    "log_ep",
+    "recompute",
+    "log_micro_batch",
+    "log_tokens",
+)
+EFFECTS: tuple[str, ...] = (*NAMES, *DISCREPANCIES)
+
+# Classes of workload whose bands are checked apart.
+CLASSES: dict[str, str] = {
+    "decoder-transformer": "language",
+    "hybrid-mamba-transformer": "language",
+    "moe-transformer": "mixture-of-experts",
+    "encoder-transformer": "other-transformer",
+    "encoder-decoder-transformer": "other-transformer",
+    "vision-transformer": "other-transformer",
+}
+
+
+def workload_class(kind: str) -> str:
+    """The class by which bands are checked."""
+    return CLASSES.get(kind, "other")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a job's own measurements add: posterior of its effects, and how it was measured."""
+
+    mean: Array  # (n_effects,)
+    covariance: Array  # (n_effects, n_effects)
+    mode: str  # which conformal factor applies: one_node or two_point
+    points: int
+    k_max: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The belief about every coefficient for one job."""
+
+    median: Array  # log, (n_coefficients,)
+    spread: Array  # log standard deviation, without the scatter between jobs
+    basis: dict[str, str]  # measured, inherited or assumed
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Population beliefs and, perhaps, a calibration."""
+
+    values: Mapping[tuple[str, str, str], float]  # (coefficient, level, value) -> shift
+    spreads: Mapping[tuple[str, str, str], float]
+    level_spreads: Mapping[tuple[str, str], float]
+    counts: Mapping[tuple[str, str, str], int]
+    scatter: Array  # variance of each effect between jobs
+    noise: float
+    conformal: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # mode -> class -> factor
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
+
+    def belief(self, features: Mapping[str, str]) -> Belief:
+        """Sum the shifts that apply to a job with these features."""
+        median, variance = np.empty(len(NAMES)), np.empty(len(NAMES))
+        basis: dict[str, str] = {}
+        for index, name in enumerate(NAMES):
+            total = self.values[(name, "all", "")]
+            square = self.spreads[(name, "all", "")] ** 2
+            known: list[str] = []
+            for level in LEVELS[name]:
+                key = (name, level, features.get(level, "unknown"))
+                if key in self.values:
+                    total += self.values[key]
+                    square += self.spreads[key] ** 2
+                    known.append(level)
+                else:
+                    square += self.level_spreads.get((name, level), SPREADS[name] * 0.5) ** 2
+            median[index], variance[index] = total, square
+            basis[name] = _basis(name, known)
+        return Belief(median, np.sqrt(variance), basis)
+
+    def factor(self, mode: str, kind: str) -> float:
+        """Conformal widening of a band, in units of its own standard deviation."""
+        table = self.conformal.get(mode, {})
+        return float(table.get(workload_class(kind), table.get("all", 1.645)))
+
+    def calibrated(self, calibration: Calibration) -> Beliefs:
+        """The same beliefs with a calibration."""
+        return replace(self, calibration=calibration)
+
+
+def _basis(name: str, known: list[str]) -> str:
+    """Whether the finest hardware level was measured, a coarser one was, or none."""
+    finest = next((level for level in HARDWARE_LEVELS if level in LEVELS[name]), None)
+    if finest is None:
+        return "measured" if known else "assumed"
+    if finest in known:
+        return "measured"
+    return "inherited" if known else "assumed"
+
+
+def textbook_beliefs() -> Beliefs:
+    """Starting medians and spreads, nothing fitted."""
+    return Beliefs(
+        values={(name, "all", ""): float(np.log(MEDIANS[name])) for name in NAMES},
+        spreads={(name, "all", ""): SPREADS[name] for name in NAMES},
+        level_spreads={},
+        counts={},
+        scatter=np.concatenate([[(0.35 * SPREADS[name]) ** 2 for name in NAMES], np.zeros(len(DISCREPANCIES))]),
+        noise=0.03,
+    )
+
+
+def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
+    """Plain data for a priors or beliefs file."""
+    shifts: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for (name, level, value), median in beliefs.values.items():
+        entry = [round(median, 5), round(beliefs.spreads[(name, level, value)], 5), beliefs.counts.get((name, level, value), 0)]
+        shifts.setdefault(name, {}).setdefault(level, {})[value] = entry
+    data: dict[str, Any] = {
+        "schema": "perfmodel/beliefs/1",
+        "meta": dict(beliefs.meta),
+        "noise": round(beliefs.noise, 6),
+        "scatter": {name: round(float(np.sqrt(v)), 6) for name, v in zip(EFFECTS, beliefs.scatter, strict=True)},
+        "conformal": {mode: dict(table) for mode, table in beliefs.conformal.items()},
+        "level_spreads": {f"{name}|{level}": round(v, 5) for (name, level), v in beliefs.level_spreads.items()},
+        "shifts": shifts,
+    }
+    if beliefs.calibration is not None:
+        c = beliefs.calibration
+        data["calibration"] = {
+            "mode": c.mode,
+            "points": c.points,
+            "k_max": c.k_max,
+            "notes": list(c.notes),
+            "mean": {name: round(float(v), 8) for name, v in zip(EFFECTS, c.mean, strict=True)},
+            "covariance": [[round(float(v), 10) for v in row] for row in c.covariance],
+        }
+    return data
+
+
+def from_mapping(data: Mapping[str, Any]) -> Beliefs:
+    """The inverse of `to_mapping`. Raises KeyError, ValueError or TypeError on a malformed mapping."""
+    values: dict[tuple[str, str, str], float] = {}
+    spreads: dict[tuple[str, str, str], float] = {}
+    counts: dict[tuple[str, str, str], int] = {}
+    for name, levels in data["shifts"].items():
+        for level, entries in levels.items():
+            for value, (median, spread, count) in entries.items():
+                values[(name, level, value)] = float(median)
+                spreads[(name, level, value)] = float(spread)
+                counts[(name, level, value)] = int(count)
+    missing = [name for name in NAMES if (name, "all", "") not in values]
+    if missing:
+        raise ValueError(f"no belief about {', '.join(missing)}")
+    calibration = None
+    if "calibration" in data:
+        c = data["calibration"]
+        calibration = Calibration(
+            mean=np.array([float(c["mean"][name]) for name in EFFECTS]),
+            covariance=np.array(c["covariance"], dtype=float),
+            mode=str(c["mode"]),
+            points=int(c["points"]),
+            k_max=float(c["k_max"]),
+            notes=tuple(str(note) for note in c.get("notes", ())),
+        )
+        if calibration.covariance.shape != (len(EFFECTS), len(EFFECTS)):
+            raise ValueError("the covariance of the calibration has the wrong shape")
+    level_spreads = {}
+    for key, value in data["level_spreads"].items():
+        name, level = key.split("|")
+        level_spreads[(name, level)] = float(value)
+    return Beliefs(
+        values=values,
+        spreads=spreads,
+        level_spreads=level_spreads,
+        counts=counts,
+        scatter=np.square([float(data["scatter"][name]) for name in EFFECTS]),
+        noise=float(data["noise"]),
+        conformal=data.get("conformal", {}),
+        meta=data.get("meta", {}),
+        calibration=calibration,
+    )
+
+
+@lru_cache(maxsize=1)
+def shipped_beliefs() -> Beliefs:
+    """The priors fitted on the measured corpus. The file is JSON, which is YAML too, and reads a thousand times quicker."""
+    text = resources.files("perfmodel").joinpath("priors/step.yaml").read_text(encoding="utf-8")
+    return from_mapping(json.loads(text))

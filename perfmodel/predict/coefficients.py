@@ -1,0 +1,143 @@
+"""The coefficients of the step model: what each means, where it starts, and by what it varies.
+
+A coefficient is positive and lives on a log scale. `median` and `spread` are the textbook starting belief
+(spread = standard deviation of the logarithm), before anything is fitted; `levels` names the features of a
+job by which the fitted belief may differ (see `predict/beliefs.py`). Fitted values are data in
+`perfmodel/priors/`; nothing here is tuned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def _coefficient(median: float, spread: float, levels: str, unit: str, meaning: str, source: str) -> Any:
+    return field(
+        metadata={
+            "median": median,
+            "spread": spread,
+            "levels": tuple(levels.split()),
+            "unit": unit,
+            "meaning": meaning,
+            "source": source,
+        }
+    )
+
+
+_KERNELS = "kernel measurements summarised in the theory page on roofline"
+_COMM = "collective sweeps, theory page on collectives"
+_STEP = "regression on published step times"
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """One array per coefficient; each broadcasts against the layouts and may carry a leading axis of draws."""
+
+    # device
+    matmul: Array = _coefficient(
+        0.72, 0.25, "generation generation*precision accelerator framework kind",
+        "1", "fraction of the datasheet peak that a large matrix product reaches inside a step", _KERNELS,
+    )  # fmt: skip
+    attention: Array = _coefficient(
+        0.42, 0.35, "generation framework", "1", "fraction of the 16-bit peak that fused attention reaches", _KERNELS
+    )
+    score_bytes: Array = _coefficient(
+        3.0, 1.2, "framework", "B", "memory traffic per attention probability, forward and backward", _KERNELS
+    )
+    memory: Array = _coefficient(
+        0.80, 0.10, "generation accelerator", "1", "fraction of the memory bandwidth that long kernels reach", _KERNELS
+    )
+    elementwise: Array = _coefficient(
+        1.0, 0.35, "framework kind", "1", "element-wise traffic against the counted one", "Korthikanti 2022"
+    )
+    call_s: Array = _coefficient(
+        12e-6, 0.6, "generation framework", "s", "fixed device time of a matrix product", _STEP
+    )
+    other: Array = _coefficient(
+        0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework",
+        "1", "fraction of peak of convolutions, recurrences and other counted arithmetic", _KERNELS,
+    )  # fmt: skip
+    other_traffic: Array = _coefficient(
+        1.6, 0.5, "kind workload framework", "1", "memory traffic of such layers against the counted one", _KERNELS
+    )
+    cast_bytes: Array = _coefficient(
+        2.3, 0.5, "generation", "B", "traffic per element of casting to 8 bit or less and back", _STEP
+    )
+    imbalance: Array = _coefficient(1.15, 0.15, "framework", "1", "work of the fullest expert against the mean", _STEP)
+    routing_bytes: Array = _coefficient(
+        19.0, 0.5, "framework", "B", "traffic of permuting a routed token-element, forward and backward", _STEP
+    )
+    # host
+    host_kernel_s: Array = _coefficient(
+        35e-6, 0.7, "framework kind workload", "s", "host time to issue one forward kernel", "PyTorch eager dispatch 5-10 us per operator"
+    )
+    micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
+    step_s: Array = _coefficient(6e-3, 1.0, "framework kind", "s", "fixed cost of a step", _STEP)
+    recompute: Array = _coefficient(
+        0.25, 0.9, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
+    )
+    # links
+    up_efficiency: Array = _coefficient(0.75, 0.25, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM)
+    up_step_s: Array = _coefficient(1.2e-6, 0.4, "scale_up", "s", "latency of one scale-up step", _COMM)
+    out_efficiency: Array = _coefficient(0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM)
+    out_step_s: Array = _coefficient(15e-6, 0.7, "scale_out", "s", "latency of one network step", _COMM)
+    base_s: Array = _coefficient(18e-6, 0.4, "generation", "s", "fixed cost of a collective call", _COMM)
+    # overlap
+    tp_exposed: Array = _coefficient(0.8, 0.35, "framework", "1", "exposed share of tensor-parallel communication", _STEP)
+    cp_exposed: Array = _coefficient(0.6, 0.6, "framework", "1", "exposed share of context-parallel communication", _STEP)
+    ep_exposed: Array = _coefficient(0.8, 0.5, "framework", "1", "exposed share of expert all-to-all", _STEP)
+    p2p_exposed: Array = _coefficient(0.4, 0.6, "framework", "1", "exposed share of pipeline messages", _STEP)
+    bubble: Array = _coefficient(1.0, 0.2, "framework", "1", "pipeline bubble against the textbook one", _STEP)
+    last_stage: Array = _coefficient(0.8, 0.4, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP)
+    dp_exposed: Array = _coefficient(
+        0.25, 0.7, "framework scale_up scale_out", "1", "share of the gradient exchange that is never hidden", _STEP
+    )
+    dp_overlap: Array = _coefficient(0.6, 0.4, "framework", "1", "share of the last backward pass that can hide the exchange", _STEP)
+    shard_cost: Array = _coefficient(0.25, 0.6, "framework", "1", "slow-down of what overlaps while shards are gathered", _STEP)
+    server: Array = _coefficient(0.5, 0.6, "framework", "1", "share of the host link that a parameter server reaches", _STEP)
+    optimizer: Array = _coefficient(1.1, 0.5, "framework", "1", "optimizer traffic against 34 bytes per parameter", "kernel counting")
+    # contention and waiting
+    dp_on: Array = _coefficient(
+        0.025, 0.9, "kind scale_up framework", "1", "work added when data parallelism goes on", _STEP
+    )
+    half_node: Array = _coefficient(
+        0.012, 1.0, "kind scale_up", "1", "work added by the second half of a node", _STEP
+    )
+    local: Array = _coefficient(0.008, 1.0, "kind scale_up framework", "1", "work added per doubling inside a node", _STEP)
+    crossing: Array = _coefficient(0.015, 1.0, "kind scale_out framework", "1", "work added by leaving the node", _STEP)
+    doubling: Array = _coefficient(0.008, 1.0, "kind scale_out framework", "1", "work added per doubling of nodes", _STEP)
+    sync_s: Array = _coefficient(0.3e-3, 1.0, "kind framework", "s", "time per step and doubling of workers", _STEP)
+    node_sync_s: Array = _coefficient(0.3e-3, 1.0, "kind scale_out", "s", "time per step and doubling of nodes", _STEP)
+    jitter: Array = _coefficient(0.004, 0.7, "scale_out", "1", "log-spread of one worker's step time", "theory page on stragglers")
+    input_s: Array = _coefficient(4e-5, 1.2, "kind workload", "s", "host time of a node to prepare one megabyte of input", _STEP)
+
+
+NAMES: tuple[str, ...] = tuple(f.name for f in fields(Coefficients))
+MEDIANS: dict[str, float] = {f.name: f.metadata["median"] for f in fields(Coefficients)}
+SPREADS: dict[str, float] = {f.name: f.metadata["spread"] for f in fields(Coefficients)}
+LEVELS: dict[str, tuple[str, ...]] = {f.name: f.metadata["levels"] for f in fields(Coefficients)}
+UNITS: dict[str, str] = {f.name: f.metadata["unit"] for f in fields(Coefficients)}
+MEANINGS: dict[str, str] = {f.name: f.metadata["meaning"] for f in fields(Coefficients)}
+
+
+def from_logs(logs: Array) -> Coefficients:
+    """Coefficients from their logarithms, `logs[i]` belonging to `NAMES[i]`."""
+    return Coefficients(**dict(zip(NAMES, np.exp(logs), strict=True)))
+
+
+def textbook() -> Coefficients:
+    """The starting medians, as scalars."""
+    return from_logs(np.log(np.array([MEDIANS[name] for name in NAMES])))
+
+
+def quiet() -> Coefficients:
+    """An ideal machine: full rates, no latency, overhead, exposure, jitter or contention. For limits and tests."""
+    rates = {"matmul", "attention", "memory", "other", "up_efficiency", "out_efficiency", "server", "bubble",
+             "imbalance", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
+    return Coefficients(**{name: np.asarray(1.0 if name in rates else 0.0) for name in NAMES})

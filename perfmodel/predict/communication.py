@@ -1,0 +1,161 @@
+"""Communication of a step, by kind: what travels, over which links, and how much of it shows.
+
+Ranks are placed tensor first, then context, data, and pipeline outermost (the order of Megatron-LM), so a group
+of stride `s` holds ``min(size, domain / s)`` ranks of one scale-up domain. Groups that run at once share the
+NICs: each accelerator brings its own share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.models.fabric import collective_time
+from perfmodel.predict.coefficients import Coefficients
+from perfmodel.predict.layouts import Layouts, Sharding
+from perfmodel.predict.machine import Machine
+from perfmodel.workloads.operations import Operations
+
+Array = NDArray[np.float64]
+
+KNEE = 0.65  # width of the knee between latency and bandwidth, see models/fabric.py
+IN_SWITCH_SHARE = 0.7  # of the scale-up rate, for reduction inside the switch
+GRADIENT_BYTES = 2.0  # of a 16-bit gradient; 4 in 32 bit
+TABLE_VECTORS = 26 * 128.0  # elements looked up per recommender sample (Criteo: 26 features of width 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Everything `collective_time` needs besides the message and the group."""
+
+    machine: Machine
+    at: Layouts
+    c: Coefficients
+
+    def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
+        """Seconds of one collective among `ranks` accelerators that lie `stride` apart."""
+        domain = np.minimum(self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node)
+        inside = np.clip(domain / stride, 1.0, ranks)
+        up = self.machine.up_bytes_per_s * self.c.up_efficiency
+        return collective_time(
+            op,
+            message_bytes,
+            ranks,
+            ranks / inside,
+            base_s=self.c.base_s,
+            step_up_s=self.c.up_step_s,
+            step_out_s=self.c.out_step_s,
+            up_bytes_per_s=up,
+            out_bytes_per_s_per_node=self.machine.out_bytes_per_s * self.c.out_efficiency * inside,
+            in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
+            p=KNEE,
+        )
+
+
+def _any_above_one(degree: Array) -> bool:
+    return bool(np.any(np.asarray(degree) > 1.0))
+
+
+def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Exposed seconds per micro-batch and stage: two all-reduces forward, two backward, again when recomputed."""
+    if not _any_above_one(at.tp):
+        return np.zeros(())
+    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes
+    one = links.time("all_reduce", message, at.tp, np.ones(()))
+    count = ops.layers / at.pp * (4.0 + 2.0 * repeated) * ops.is_transformer
+    return one * count * links.c.tp_exposed
+
+
+def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Keys and values gathered forward; gathered again and their gradients reduced backward."""
+    if not _any_above_one(at.cp):
+        return np.zeros(())
+    message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
+    one = links.time("all_gather", message, at.cp, at.tp)
+    return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
+
+
+def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Dispatch and combine, forward and backward; recommender tables exchange their vectors the same way."""
+    total: Array = np.zeros(())
+    if _any_above_one(at.ep):
+        message = at.micro_batch * ops.tokens / (at.cp * at.tp) * ops.top_k * ops.hidden * links.machine.element_bytes
+        one = links.time("all_to_all", message, at.ep, np.ones(()))
+        total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
+    if np.any(ops.table_params > 0):
+        message = at.micro_batch * TABLE_VECTORS * links.machine.element_bytes
+        one = links.time("all_to_all", message, at.dp, np.ones(()))
+        total = total + np.where(ops.table_params > 0, 2.0 * one * links.c.ep_exposed, 0.0)
+    return total
+
+
+def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
+    """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
+    if not _any_above_one(at.pp):
+        return np.zeros(())
+    cut = np.where(at.sequence_parallel > 0, at.tp, 1.0)
+    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / cut
+    one = links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
+    return 2.0 * at.vpp * one * links.c.p2p_exposed
+
+
+def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
+    """Parameters held by one device before sharding: (replicated over dp, in experts)."""
+    embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
+    dense = ops.block_params / (at.tp * at.pp) + embedding
+    return dense, ops.expert_params / (at.ep * at.pp)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Seconds of gradient and weight traffic of one step, before overlap."""
+
+    gradients: Array  # once a step
+    shards: Array  # every micro-batch (FSDP)
+
+
+def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
+    """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights."""
+    if not _any_above_one(at.dp * at.cp):
+        return Exchange(np.zeros(()), np.zeros(()))
+    machine, c = links.machine, links.c
+    dense, expert = local_parameters(ops, at)
+    group = at.dp * at.cp
+    element = np.where(machine.element_bytes > 2, 4.0, GRADIENT_BYTES)
+    message = dense * ops.trainable_fraction * element
+    kind = at.sharding
+    reduced = links.time("all_reduce", message, group, at.tp)
+    seconds = reduced
+    if np.any((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)):
+        halves = links.time("reduce_scatter", message, group, at.tp) + links.time("all_gather", message, group, at.tp)
+        seconds = np.where((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2), halves, seconds)
+    if np.any(kind == Sharding.PARAMETER_SERVER):
+        seconds = np.where(kind == Sharding.PARAMETER_SERVER, _parameter_server(message, at, links), seconds)
+    shards: Array = np.zeros(())
+    sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
+    if np.any(sharded):
+        layers = np.maximum(ops.layers / at.pp, 1.0)
+        each = dense * element / layers
+        ranks = np.minimum(at.shard_group, group)
+        gather = links.time("all_gather", each, ranks, at.tp)
+        scatter = links.time("reduce_scatter", each * ops.trainable_fraction, ranks, at.tp)
+        shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
+        replicas = np.maximum(group / ranks, 1.0)
+        across = links.time("all_reduce", message / ranks, replicas, at.tp * ranks)
+        seconds = np.where(sharded, np.where(replicas > 1.0, across, 0.0), seconds)
+    if np.any(expert > 0):
+        ranks = np.maximum(at.k / (at.ep * at.pp), 1.0)
+        routed = links.time("all_reduce", expert * ops.trainable_fraction * element, ranks, at.ep)
+        seconds = seconds + np.where(expert > 0, routed, 0.0)
+    return Exchange(np.where(group > 1.0, seconds, 0.0), shards)
+
+
+def _parameter_server(message: Array, at: Layouts, links: Links) -> Array:
+    """Push and pull through the host of each node; servers are spread over the nodes (Li et al., OSDI 2014)."""
+    machine, c = links.machine, links.c
+    nodes = at.k / at.per_node
+    local = 2.0 * message * at.per_node / (machine.host_link_bytes_per_s * c.server * 2.0)
+    network = 2.0 * message * (1.0 - 1.0 / nodes) / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)
+    return np.where(at.k > 1, local + network * np.where(nodes > 1, 1.0, 0.0) + c.base_s, 0.0)

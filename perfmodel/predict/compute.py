@@ -1,0 +1,106 @@
+"""Device and host time of one micro-batch on one pipeline stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.models.fabric import soft_max
+from perfmodel.models.roofline import product_time, roofline_time
+from perfmodel.predict.coefficients import Coefficients
+from perfmodel.predict.layouts import Layouts
+from perfmodel.predict.machine import Machine
+from perfmodel.workloads.operations import Operations, Split
+
+Array = NDArray[np.float64]
+
+BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
+ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
+BACKWARD_HOST = 1.65
+LOSS_BYTES = 17.0  # per logit: softmax, loss and its gradient
+EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Seconds of forward plus backward of one micro-batch on an average stage."""
+
+    matmul: Array
+    attention: Array
+    elementwise: Array
+    other: Array
+    last: Array  # logits and loss, on the last stage only
+    host: Array
+    repeated: Array  # share of a forward pass that is recomputed
+
+    @property
+    def device(self) -> Array:
+        """Compute of an average stage, without logits."""
+        return self.matmul + self.attention + self.elementwise + self.other
+
+
+def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> MicroBatch:
+    """Equations (1) to (6) of the theory page on the step model; all arrays broadcast."""
+    tokens = at.micro_batch * ops.tokens / at.cp
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    rate = machine.peak_flop_per_s * c.matmul
+    rate16 = machine.peak16_flop_per_s * c.matmul
+    cut = 1.0 / (at.cp * at.tp * at.pp)
+    width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
+    repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
+    passes = 2.0 + ops.trainable_fraction + repeated
+
+    matmul: Array = np.zeros(())
+    logits: Array = np.zeros(())
+    for slot in range(ops.slot_count.shape[0]):
+        split, count = ops.slot_split[slot], ops.slot_count[slot]
+        column, row, routed = split == Split.COLUMN, split == Split.ROW, split == Split.EXPERT
+        local = np.where(routed, ops.slot_experts[slot] / at.ep, 1.0)
+        is_last = ops.slot_last[slot] > 0
+        seconds = product_time(
+            tokens * ops.slot_rows[slot] / np.where(routed, at.tp, 1.0),
+            ops.slot_inner[slot] / np.where(row, at.tp, 1.0),
+            ops.slot_outer[slot] / np.where(column, at.tp, 1.0),
+            weights=local,
+            flop_per_s=np.where(is_last, rate16, rate),
+            bytes_per_s=bandwidth,
+            activation_bytes=machine.element_bytes,
+            weight_bytes=machine.element_bytes,
+            call_s=c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0)),
+        )
+        seconds = seconds * count * np.where(routed, c.imbalance, 1.0)
+        matmul = matmul + np.where(is_last, 0.0, seconds)
+        logits = logits + np.where(is_last, seconds, 0.0)
+    matmul = matmul * passes / at.pp
+
+    samples = at.micro_batch
+    attention_passes = 1.0 + ATTENTION_BACKWARD + np.maximum(repeated, at.selective)
+    attention = samples * ops.attention_flop * cut / (machine.peak16_flop_per_s * c.attention) * attention_passes
+    attention = attention + samples * ops.score_elements * cut * c.score_bytes * width / bandwidth
+
+    traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
+    hidden_cut = np.where(at.sequence_parallel > 0, cut, cut * at.tp)
+    cast = machine.is_low_precision * c.cast_bytes * (ops.inner_traffic / 5.2 + ops.hidden_traffic / 6.5)
+    traffic = ops.hidden_traffic * hidden_cut + (ops.inner_traffic * width + cast) * cut
+    elementwise = samples * traffic * c.elementwise * traffic_passes / bandwidth
+    routed_elements = tokens / at.tp * ops.top_k * ops.hidden * ops.moe_layers / at.pp
+    elementwise = elementwise + routed_elements * c.routing_bytes / bandwidth
+
+    other = roofline_time(
+        samples * ops.other_flop * cut,
+        samples * ops.other_traffic * width * c.other_traffic * cut,
+        flop_per_s=machine.peak_flop_per_s * c.other,
+        bytes_per_s=bandwidth,
+    ) * (3.0 + repeated)
+
+    last = logits * (2.0 + ops.trainable_fraction) + samples * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES / bandwidth
+    host_passes = 1.0 + BACKWARD_HOST + repeated
+    host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + 0.17 * np.minimum(at.tp - 1.0, 1.0))
+    return MicroBatch(matmul, attention, elementwise, other, last, host, repeated)
+
+
+def host_stall(device_s: Array, host_s: Array) -> Array:
+    """What a busy host adds to `device_s`: a rounded max(device, host) minus the device time."""
+    return soft_max(device_s, host_s) - device_s

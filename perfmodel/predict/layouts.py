@@ -1,0 +1,129 @@
+"""How a job is laid on K accelerators, as a struct of arrays that broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+class Sharding(IntEnum):
+    """What data-parallel ranks hold of weights, gradients and optimizer states."""
+
+    DDP = 0
+    ZERO1 = 1
+    ZERO2 = 2
+    FSDP = 3  # ZeRO-3
+    HSDP = 4
+    PARAMETER_SERVER = 5
+
+
+SHARDING_CODES: dict[str, Sharding] = {
+    "ddp": Sharding.DDP,
+    "zero1": Sharding.ZERO1,
+    "zero2": Sharding.ZERO2,
+    "zero3": Sharding.FSDP,
+    "fsdp": Sharding.FSDP,
+    "hsdp": Sharding.HSDP,
+    "parameter_server": Sharding.PARAMETER_SERVER,
+    # Embedding and classifier sharding keep the dense part replicated; their exchange is in the operations.
+    "embedding_sharded": Sharding.DDP,
+    "classifier_sharded": Sharding.DDP,
+    "unknown": Sharding.ZERO1,
+}
+
+# Share of a forward pass that is repeated in the backward pass.
+RECOMPUTE_SHARE: dict[str, float] = {"none": 0.0, "selective": 0.05, "full": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """Degrees of parallelism and batch of each point; arrays of one broadcastable shape, or scalars."""
+
+    k: Array
+    dp: Array
+    tp: Array
+    pp: Array
+    cp: Array
+    ep: Array
+    vpp: Array
+    micro_batch: Array  # samples
+    accumulation: Array  # micro-batches a step
+    global_batch: Array  # samples
+    sharding: Array  # a Sharding
+    shard_group: Array  # ranks that share one copy of the weights (FSDP, HSDP)
+    recompute: Array  # share of a forward pass repeated; NaN where nobody said
+    selective: Array  # 1 where attention is recomputed
+    sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
+    per_node: Array  # accelerators of the job in each node
+
+
+def layouts(
+    k: ArrayLike,
+    *,
+    global_batch: ArrayLike,
+    accelerators_per_node: ArrayLike,
+    tp: ArrayLike = 1,
+    pp: ArrayLike = 1,
+    cp: ArrayLike = 1,
+    ep: ArrayLike = 1,
+    vpp: ArrayLike = 1,
+    micro_batch: ArrayLike | None = None,
+    accumulation: ArrayLike | None = None,
+    sharding: ArrayLike = Sharding.DDP,
+    shard_group: ArrayLike | None = None,
+    recompute: ArrayLike = 0.0,
+    selective: ArrayLike | None = None,
+    sequence_parallel: ArrayLike = 1.0,
+    per_node: ArrayLike | None = None,
+) -> Layouts:
+    """Fill in what follows from the rest: dp = K/(tp*pp*cp), accumulation = batch/(dp*micro_batch)."""
+    k_, tp_, pp_, cp_ = (np.asarray(value, dtype=float) for value in (k, tp, pp, cp))
+    dp = k_ / (tp_ * pp_ * cp_)
+    batch = np.asarray(global_batch, dtype=float)
+    per_replica = batch / dp
+    if micro_batch is None and accumulation is None:
+        micro, steps = per_replica, np.ones_like(per_replica)
+    elif accumulation is None:
+        micro = np.asarray(micro_batch, dtype=float)
+        steps = per_replica / micro
+    else:
+        steps = np.asarray(accumulation, dtype=float)
+        micro = per_replica / steps
+    repeat = np.asarray(recompute, dtype=float)
+    share = RECOMPUTE_SHARE["selective"]
+    chosen = np.where(np.isnan(repeat), 0.0, repeat >= share) if selective is None else selective
+    return Layouts(
+        k=k_,
+        dp=dp,
+        tp=tp_,
+        pp=pp_,
+        cp=cp_,
+        ep=np.asarray(ep, dtype=float),
+        vpp=np.asarray(vpp, dtype=float),
+        micro_batch=micro,
+        accumulation=steps,
+        global_batch=batch,
+        sharding=np.asarray(sharding, dtype=float),
+        shard_group=dp * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
+        recompute=repeat,
+        selective=np.asarray(chosen, dtype=float),
+        sequence_parallel=np.asarray(sequence_parallel, dtype=float),
+        per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))
+        if per_node is None
+        else np.asarray(per_node, dtype=float),
+    )
+
+
+def pick(struct: Any, index: Any) -> Any:
+    """The same struct with every array indexed along its last axis (scalars stay)."""
+    values = {}
+    for field in fields(struct):
+        value = np.asarray(getattr(struct, field.name))
+        values[field.name] = value[..., index] if value.ndim else value
+    return type(struct)(**values)

@@ -1,0 +1,83 @@
+"""Memory of a layout, and whether the layout can run at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.models.memory import (
+    RESERVED_BYTES,
+    layers_alive,
+    state_bytes,
+    transformer_activation_bytes,
+)
+from perfmodel.predict.communication import local_parameters
+from perfmodel.predict.layouts import Layouts, Sharding
+from perfmodel.predict.machine import Machine
+from perfmodel.workloads.operations import Operations
+
+Array = NDArray[np.float64]
+
+CONV_KEPT = 2.2  # saved tensors per layer output: the output, its normalised copy, part of the activation
+LOGIT_BYTES = 6.0  # 16-bit logits and their 32-bit softmax
+
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "reserved")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes per device by part."""
+
+    parts: dict[str, Array]
+
+    @property
+    def total(self) -> Array:
+        """Bytes per device."""
+        return np.asarray(sum(self.parts.values(), np.zeros(())))
+
+
+def memory(ops: Operations, machine: Machine, at: Layouts) -> Memory:
+    """Memory of the fullest device, element by element."""
+    dense, routed = local_parameters(ops, at)
+    routed = routed + ops.table_params / at.k
+    group = at.dp * at.cp
+    expert_group = np.maximum(at.k / (at.ep * at.pp), 1.0)
+    kind = at.sharding
+    sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
+    states = (kind >= Sharding.ZERO1) & (kind != Sharding.PARAMETER_SERVER)
+    gradients = sharded | (kind == Sharding.ZERO2)
+    ranks = np.where(sharded, np.minimum(at.shard_group, group), group)
+    totals = [np.zeros(()), np.zeros(()), np.zeros(())]
+    for count, size in ((dense, ranks), (routed, expert_group)):
+        found = state_bytes(
+            count,
+            trainable_fraction=ops.trainable_fraction,
+            weight_bytes=machine.element_bytes,
+            weight_shards=np.where(sharded, size, 1.0),
+            gradient_shards=np.where(gradients, size, 1.0),
+            optimizer_shards=np.where(states, size, 1.0),
+        )
+        totals = [total + part for total, part in zip(totals, found, strict=True)]
+    repeat = np.where(np.isnan(at.recompute), 0.0, at.recompute)
+    full = np.where(repeat >= 0.5, repeat, 0.0)
+    tokens = at.micro_batch * ops.tokens / at.cp
+    layer = transformer_activation_bytes(
+        tokens,
+        ops.hidden,
+        ops.ffn_width,
+        tp=at.tp,
+        sequence_parallel=at.sequence_parallel,
+        recompute=full,
+        element_bytes=machine.element_bytes,
+    )
+    alive = layers_alive(ops.layers, at.pp, at.vpp, at.accumulation)
+    # With full recomputation one layer is unfolded at a time.
+    unfolded = np.where(full > 0, tokens * ops.hidden * 34.0 / at.tp * machine.element_bytes / 2.0, 0.0)
+    elements = at.micro_batch * ops.activation_elements * CONV_KEPT * (1.0 - 0.8 * full)
+    other = elements * machine.element_bytes / (at.pp * at.tp) * np.minimum(at.pp, at.accumulation)
+    activations = np.where(ops.is_transformer > 0, layer * alive + unfolded, other)
+    logits = at.micro_batch * ops.logit_elements / (at.cp * at.tp) * LOGIT_BYTES
+    values = (*totals, activations, logits, RESERVED_BYTES + np.zeros(()))
+    return Memory(dict(zip(MEMORY_PARTS, values, strict=True)))
