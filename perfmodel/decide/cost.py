@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.decide import goodput
+from perfmodel.decide import goodput, metrics
 from perfmodel.decide.pricing import HOUR_S, Tariff, accelerators_usd_per_s, whole_nodes
 
 Floats = npt.NDArray[np.float64]
@@ -249,22 +249,19 @@ def ladder(k: npt.ArrayLike, time_s: npt.ArrayLike, cost_usd: npt.ArrayLike) -> 
     >>> ladder([1, 2], [800.0, 430.0], [0.7, 0.8])[0]["step"]
     '1->2'
     """
-    order = np.argsort(np.asarray(k, dtype=float), kind="stable")
-    count, time, cost = (np.asarray(v, dtype=float)[order] for v in (k, time_s, cost_usd))
-    good = np.isfinite(time) & np.isfinite(cost)
-    count, time, cost = count[good], time[good], cost[good]
-    if count.size < 2:
+    count, time = np.asarray(k, dtype=float), np.asarray(time_s, dtype=float)
+    base = metrics.baseline_index(count, time)
+    if base < 0:
         return []
-    speedup = count[0] * time[0] / time
-    gained, added = np.diff(speedup), np.diff(cost)
+    steps = metrics.marginal_ladder(count, metrics.speedup(count, time, baseline=base), cost_usd)
     return [
         {
-            "step": f"{int(count[i])}->{int(count[i + 1])}",
-            "speedup": float(gained[i]),
-            "cost_usd": float(added[i]),
-            "speedup_per_usd": float(gained[i] / added[i]) if added[i] > 0 else None,
+            "step": step.label,
+            "speedup": step.speedup,
+            "cost_usd": step.cost_usd,
+            "speedup_per_usd": step.speedup_per_usd if np.isfinite(step.speedup_per_usd) else None,
         }
-        for i in range(gained.size)
+        for step in steps
     ]
 
 

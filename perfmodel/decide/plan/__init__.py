@@ -1,0 +1,1 @@
+"""Search over layouts, clusters and jobs."""

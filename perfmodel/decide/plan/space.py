@@ -1,0 +1,222 @@
+"""Every layout of a job on K accelerators, as a struct of arrays, and why the others are refused.
+
+A layout is a row (tp, pp, cp, ep, vpp, micro-batch) times a way of sharding times a recompute level. Rows are
+enumerated here by divisibility; sharding and recompute are axes that the search adds, because the step model
+broadcasts over them. The order of rows is fixed, so that a position names a layout.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.predict.layouts import SHARDING_CODES, Sharding
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+RECOMPUTE = ("none", "selective", "full")
+# From the simplest to the most involved: ties are broken in this order.
+SHARDINGS = ("ddp", "zero1", "zero2", "hsdp", "fsdp")
+
+K_DIVIDES = "K is not a multiple of tp*pp*cp"
+BATCH_DIVIDES = "the global batch is not a multiple of dp"
+HEADS = "tp does not divide the attention heads"
+LAYERS = "pp does not divide the layers"
+SEQUENCE = "cp does not divide the sequence"
+EXPERTS = "ep divides neither the experts nor the ranks of a stage"
+INTERLEAVE = "interleaving needs micro-batches in multiples of pp"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the divisibility rules need to know of a job and its machine."""
+
+    layers: int
+    heads: int
+    experts: int
+    seq_len: int
+    is_transformer: bool
+    node: int
+    domain: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The edges of the search; it is exhaustive inside them.
+
+    `shortest_sequence` is the smallest number of tokens that context parallelism may leave on a rank.
+    """
+
+    max_tp: int = 16
+    max_pp: int = 64
+    max_cp: int = 32
+    max_ep: int = 256
+    max_vpp: int = 16
+    max_micro_batch: int = 128
+    shortest_sequence: int = 1024
+    shardings: tuple[str, ...] = SHARDINGS
+    recompute: tuple[str, ...] = RECOMPUTE
+
+    def as_dict(self) -> dict[str, object]:
+        """For the envelope, so that the answer states what was searched."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Layout rows of one K. All arrays have one length; counts are exact integers."""
+
+    k: int
+    global_batch: int
+    tp: Ints
+    pp: Ints
+    cp: Ints
+    ep: Ints
+    dp: Ints
+    vpp: Ints
+    micro_batch: Ints
+    accumulation: Ints
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return int(self.tp.size)
+
+
+def divisors(n: int, most: int) -> list[int]:
+    """Divisors of `n` up to `most`, ascending.
+
+    >>> divisors(96, 16)
+    [1, 2, 3, 4, 6, 8, 12, 16]
+    """
+    return [d for d in range(1, min(n, most) + 1) if n % d == 0]
+
+
+def candidates(n: int, most: int) -> list[int]:
+    """Degrees to try for something of size `n`: its divisors and the powers of two, up to `most`.
+
+    >>> candidates(12, 16)
+    [1, 2, 3, 4, 6, 8, 12, 16]
+    """
+    powers = {1 << i for i in range(most.bit_length()) if 1 << i <= most}
+    return sorted(powers | set(divisors(n, most)))
+
+
+def stages_fit(layers: int, stages: npt.ArrayLike) -> Mask:
+    """Whether `stages` divide the layers, alone or with embedding and head counted as one layer each.
+
+    >>> stages_fit(126, [7, 16, 5]).tolist()
+    [True, True, False]
+    """
+    count = np.asarray(stages)
+    return np.asarray((layers % count == 0) | ((layers + 2) % count == 0))
+
+
+def enumerate_rows(shape: Shape, k: int, global_batch: int, bounds: Bounds) -> Rows:
+    """All rows of `shape` on `k` accelerators with `global_batch` samples a step.
+
+    Refusals of degrees (tp, pp, cp, ep) count once each, before micro-batches are chosen; refusals of
+    interleaving count once per row.
+    """
+    refused: Counter[str] = Counter()
+    tp, pp, cp, ep = (axis.ravel() for axis in np.meshgrid(*_degrees(shape, bounds, k), indexing="ij"))
+    ok = np.ones(tp.size, dtype=bool)
+
+    def refuse(bad: Mask, reason: str) -> None:
+        nonlocal ok
+        refused[reason] += int((bad & ok).sum())
+        ok &= ~bad
+
+    replica = tp * pp * cp
+    refuse(k % replica != 0, K_DIVIDES)
+    refuse((shape.heads % tp != 0) if shape.is_transformer else (tp > 1), HEADS)
+    refuse(~stages_fit(shape.layers, pp), LAYERS)
+    refuse(shape.seq_len % cp != 0, SEQUENCE)
+    dp = np.where(ok, k // replica, 1)
+    refuse(global_batch % dp != 0, BATCH_DIVIDES)
+    refuse((shape.experts % ep != 0) | ((dp * tp * cp) % ep != 0), EXPERTS)
+    tp, pp, cp, ep, dp = (axis[ok] for axis in (tp, pp, cp, ep, dp))
+
+    # Micro-batches: every divisor of what a replica has to do.
+    share = global_batch // dp
+    table = {int(n): np.array(divisors(int(n), bounds.max_micro_batch)) for n in np.unique(share)}
+    counts = np.array([table[int(n)].size for n in share], dtype=np.int64)
+    micro = np.concatenate([table[int(n)] for n in share]) if share.size else np.zeros(0, dtype=np.int64)
+    tp, pp, cp, ep, dp, share = (np.repeat(axis, counts) for axis in (tp, pp, cp, ep, dp, share))
+    steps = share // micro if share.size else share
+
+    # Interleaving: vpp = 1 always, more where the layers and the micro-batches allow it.
+    depths = {int(p): _interleave(shape, int(p), bounds) for p in np.unique(pp)}
+    offered = np.array([depths[int(p)].size for p in pp], dtype=np.int64)
+    vpp = np.concatenate([depths[int(p)] for p in pp]) if pp.size else np.zeros(0, dtype=np.int64)
+    tp, pp, cp, ep, dp, micro, steps = (np.repeat(a, offered) for a in (tp, pp, cp, ep, dp, micro, steps))
+    keep = (vpp == 1) | (steps % pp == 0)
+    refused[INTERLEAVE] += int((~keep).sum())
+    return Rows(
+        k=k,
+        global_batch=global_batch,
+        tp=tp[keep],
+        pp=pp[keep],
+        cp=cp[keep],
+        ep=ep[keep],
+        dp=dp[keep],
+        vpp=vpp[keep],
+        micro_batch=micro[keep],
+        accumulation=steps[keep],
+        refused=Counter({reason: count for reason, count in refused.items() if count}),
+    )
+
+
+def _degrees(shape: Shape, bounds: Bounds, k: int) -> tuple[list[int], ...]:
+    if not shape.is_transformer:
+        return [1], [1], [1], [1]
+    tp = candidates(shape.heads, min(max(bounds.max_tp, 1), k))
+    pp = candidates(shape.layers, min(bounds.max_pp, shape.layers + 2, k))
+    longest = max(shape.seq_len // bounds.shortest_sequence, 1)
+    cp = candidates(1, min(bounds.max_cp, longest, k))
+    ep = candidates(shape.experts, min(bounds.max_ep, shape.experts, k)) if shape.experts > 1 else [1]
+    return tp, pp, cp, ep
+
+
+def _interleave(shape: Shape, pp: int, bounds: Bounds) -> Ints:
+    most = min(bounds.max_vpp, max((shape.layers + 2) // pp, 1))
+    depths = np.arange(1, (most if pp > 1 else 1) + 1)
+    return np.asarray(depths[(depths == 1) | stages_fit(shape.layers, pp * depths)], dtype=np.int64)
+
+
+def shard_group(rows: Rows, sharding: str, node: int) -> Ints:
+    """Ranks that share one copy of the weights: a node's for hsdp, all data-parallel ranks otherwise."""
+    everyone = rows.dp * rows.cp
+    if sharding != "hsdp":
+        return everyone
+    return np.asarray(np.minimum(everyone, np.maximum(node // rows.tp, 1)), dtype=np.int64)
+
+
+def sharding_allowed(rows: Rows, sharding: str, node: int) -> Mask:
+    """Rows for which a way of sharding exists and is not the same as a simpler one.
+
+    Sharding needs data-parallel ranks. Gradients or weights that are cut (zero2, fsdp, hsdp) would be
+    gathered for each of the micro-batches in flight of a pipeline: frameworks refuse it, and so do we.
+    hsdp needs more ranks than one node holds, in whole nodes.
+    """
+    ranks = rows.dp * rows.cp
+    code = SHARDING_CODES[sharding]
+    if code == Sharding.DDP:
+        return np.ones(len(rows), dtype=bool)
+    allowed = ranks > 1
+    if code in (Sharding.ZERO2, Sharding.FSDP, Sharding.HSDP):
+        allowed = allowed & (rows.pp == 1)
+    if code == Sharding.HSDP:
+        group = shard_group(rows, sharding, node)
+        allowed = allowed & (group > 1) & (ranks > group) & (ranks % group == 0)
+    return np.asarray(allowed)
+
+
+def simplicity(rows: Rows, sharding: str) -> npt.NDArray[np.float64]:
+    """Smaller is simpler: fewer kinds of parallelism, then smaller degrees, then plainer sharding."""
+    kinds = np.sum([rows.tp > 1, rows.pp > 1, rows.cp > 1, rows.ep > 1], axis=0)
+    degrees = np.log2(rows.tp * rows.pp * rows.cp * rows.ep * rows.vpp)
+    return np.asarray(kinds * 1e4 + degrees * 1e2 + SHARDINGS.index(sharding))

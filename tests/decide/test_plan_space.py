@@ -1,0 +1,110 @@
+"""The enumeration against brute force, and its rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.decide.plan import space
+from perfmodel.decide.plan.space import Bounds, Shape, enumerate_rows
+
+GPT3 = Shape(layers=96, heads=96, experts=1, seq_len=2048, is_transformer=True, node=8, domain=8)
+MOE = Shape(layers=32, heads=32, experts=8, seq_len=4096, is_transformer=True, node=8, domain=8)
+RESNET = Shape(layers=1, heads=1, experts=1, seq_len=1, is_transformer=False, node=8, domain=8)
+
+
+def brute(shape: Shape, k: int, batch: int, bounds: Bounds) -> set[tuple[int, ...]]:
+    """The same set by plain loops over every integer."""
+    found = set()
+    for tp in range(1, min(bounds.max_tp, k) + 1):
+        for pp in range(1, min(bounds.max_pp, k) + 1):
+            for cp in (1, 2, 4, 8, 16, 32):
+                for ep in range(1, shape.experts + 1):
+                    if k % (tp * pp * cp) or shape.heads % tp or shape.seq_len % cp or shape.experts % ep:
+                        continue
+                    if cp > max(shape.seq_len // bounds.shortest_sequence, 1):
+                        continue
+                    if shape.layers % pp and (shape.layers + 2) % pp:
+                        continue
+                    dp = k // (tp * pp * cp)
+                    if batch % dp or (dp * tp * cp) % ep:
+                        continue
+                    for micro in range(1, min(bounds.max_micro_batch, batch // dp) + 1):
+                        if (batch // dp) % micro:
+                            continue
+                        steps = batch // dp // micro
+                        for vpp in range(1, bounds.max_vpp + 1):
+                            if vpp > 1 and (pp == 1 or steps % pp):
+                                continue
+                            if vpp > 1 and shape.layers % (pp * vpp) and (shape.layers + 2) % (pp * vpp):
+                                continue
+                            found.add((tp, pp, cp, ep, dp, vpp, micro, steps))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "batch"), [(GPT3, 512, 1536), (GPT3, 96, 48), (MOE, 64, 256), (MOE, 24, 96)]
+)
+def test_rows_are_exactly_the_divisible_ones(shape: Shape, k: int, batch: int) -> None:
+    bounds = Bounds()
+    rows = enumerate_rows(shape, k, batch, bounds)
+    columns = (rows.tp, rows.pp, rows.cp, rows.ep, rows.dp, rows.vpp, rows.micro_batch, rows.accumulation)
+    listed = [tuple(int(v) for v in row) for row in zip(*columns, strict=True)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == brute(shape, k, batch, bounds)
+
+
+def test_products_hold() -> None:
+    rows = enumerate_rows(GPT3, 1024, 1536, Bounds())
+    assert (rows.dp * rows.tp * rows.pp * rows.cp == 1024).all()
+    assert (rows.dp * rows.micro_batch * rows.accumulation == 1536).all()
+
+
+def test_refusals_are_counted_by_reason() -> None:
+    rows = enumerate_rows(GPT3, 1024, 1536, Bounds())
+    assert rows.refused[space.K_DIVIDES] > 0
+    assert rows.refused[space.INTERLEAVE] > 0
+    assert rows.refused[space.LAYERS] > 0
+    prime = enumerate_rows(GPT3, 1024, 7, Bounds())
+    assert prime.refused[space.BATCH_DIVIDES] > 0
+
+
+def test_a_model_that_is_not_a_transformer_has_data_parallelism_only() -> None:
+    rows = enumerate_rows(RESNET, 16, 256, Bounds())
+    assert set(rows.dp.tolist()) == {16}
+    assert rows.micro_batch.tolist() == [1, 2, 4, 8, 16]
+
+
+def test_no_layout_at_all_gives_empty_rows() -> None:
+    rows = enumerate_rows(RESNET, 16, 24, Bounds())
+    assert len(rows) == 0
+    assert rows.refused == {space.BATCH_DIVIDES: 1}
+
+
+def test_sharding_rules() -> None:
+    rows = enumerate_rows(GPT3, 512, 1536, Bounds())
+    assert space.sharding_allowed(rows, "ddp", 8).all()
+    for sharding in ("zero2", "fsdp", "hsdp"):
+        assert (rows.pp[space.sharding_allowed(rows, sharding, 8)] == 1).all()
+    hybrid = space.sharding_allowed(rows, "hsdp", 8)
+    group = space.shard_group(rows, "hsdp", 8)
+    assert (group[hybrid] * rows.tp[hybrid] == 8).all()
+    alone = enumerate_rows(GPT3, 8, 8, Bounds())
+    single = alone.dp * alone.cp == 1
+    assert single.any()
+    assert not space.sharding_allowed(alone, "zero1", 8)[single].any()
+
+
+def test_simplicity_orders_kinds_then_degrees_then_sharding() -> None:
+    rows = enumerate_rows(GPT3, 512, 1536, Bounds())
+    score = space.simplicity(rows, "ddp")
+    plain = (rows.tp == 2) & (rows.pp == 1) & (rows.cp == 1)
+    mixed = (rows.tp == 2) & (rows.pp == 2) & (rows.cp == 1) & (rows.vpp == 1)
+    wide = (rows.tp == 8) & (rows.pp == 1) & (rows.cp == 1)
+    assert score[plain].max() < score[wide].min() < score[mixed].min()
+    assert (space.simplicity(rows, "fsdp") > score).all()
+
+
+def test_enumeration_is_deterministic() -> None:
+    first, second = (enumerate_rows(GPT3, 2048, 1536, Bounds()) for _ in range(2))
+    np.testing.assert_array_equal(first.vpp, second.vpp)
