@@ -62,11 +62,16 @@ def prediction(*, regime: str = "strong", name: str = "llama3-8b-on-h100") -> di
         ]
         for p, values_ in parts.items()
     }
-    cause = f"inter-node all-reduce exceeds the backward pass from K={k[threshold + 1]}"
-    knee = {"k": k[threshold], "k_low": k[threshold - 1], "k_high": k[threshold + 1], "cause": cause}
+    cause = f"inter-node all-reduce exceeds the backward pass from K={k[min(threshold + 1, len(k) - 1)]}"
+    knee = {
+        "k": k[threshold],
+        "k_low": k[threshold - 1],
+        "k_high": k[min(threshold + 1, len(k) - 1)],
+        "cause": cause,
+    }
     knee |= {
         "remedy": "double the scale-out bandwidth",
-        "k_after_remedy": k[threshold + 1],
+        "k_after_remedy": k[min(threshold + 1, len(k) - 1)],
         "at_risk_from_k": k[threshold],
     }
     return envelope(

@@ -1,0 +1,84 @@
+"""Plots: each a function of an envelope that returns a matplotlib Figure, in one house style.
+
+`figure(envelope, name)` draws one by name, `save` writes it: the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from perfmodel.errors import UsageError
+from perfmodel.report.kinds import module_of
+from perfmodel.report.model import Envelope, kind_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MODULES = {
+    "speedup": "scaling",
+    "efficiency": "scaling",
+    "weak": "scaling",
+    "comparison": "scaling",
+    "parts": "breakdown",
+    "shares": "breakdown",
+    "ledger": "breakdown",
+    "terms": "breakdown",
+    "cost": "money",
+    "pareto": "money",
+    "tornado": "money",
+    "roofline": "physics",
+    "collective": "physics",
+    "straggler": "physics",
+    "validation": "evidence",
+    "error_by_k": "evidence",
+    "calibration": "evidence",
+    "policies": "evidence",
+    "audit": "evidence",
+}
+NAMES = tuple(_MODULES)
+FORMATS = ("svg", "png", "pdf")
+
+
+def figure(envelope: Envelope, name: str | None = None) -> Figure:
+    """The plot `name` of a result; without a name, the main one of its kind."""
+    from perfmodel.report.plots import style
+
+    fitting = module_of(envelope).figures(envelope)
+    chosen = name or (fitting[0] if fitting else None)
+    if chosen not in _MODULES:
+        known = ", ".join(fitting) or "none"
+        what = f'plot "{name}"' if name else "plot"
+        raise UsageError(f"a {kind_of(envelope) or 'result'} has no {what}; it has: {known}")
+    module = importlib.import_module(f"perfmodel.report.plots.{_MODULES[chosen]}")
+    draw: Callable[[Envelope], Figure] = module.PLOTS[chosen]
+    with style.context():
+        return draw(envelope)
+
+
+def save(drawn: Figure, target: str | Path | IO[bytes], form: str | None = None) -> None:
+    """Write a figure as svg, png or pdf, by the ending of the path; no dates, so the bytes repeat."""
+    from perfmodel.report.plots import style
+
+    if form is None:
+        form = Path(str(target)).suffix.lstrip(".").lower() if isinstance(target, (str, Path)) else "svg"
+    if form not in FORMATS:
+        raise UsageError(f'cannot write a plot as "{form}"; use one of: {", ".join(FORMATS)}')
+    metadata = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None, "ModDate": None},
+        "png": {"Software": None},
+    }[form]
+    with style.context():
+        drawn.savefig(target, format=form, metadata=metadata)
+
+
+def svg(envelope: Envelope, name: str | None = None) -> str:
+    """A plot as SVG text."""
+    import io
+
+    out = io.BytesIO()
+    save(figure(envelope, name), out, "svg")
+    return out.getvalue().decode()

@@ -1,0 +1,160 @@
+"""Where the step time goes: stacked parts, shares, and the waterfall of lost accelerator time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import explanation
+from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.plots import data, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_PARTS = 8
+
+
+def parts(envelope: Envelope) -> Figure:
+    """Stacked step time over K, communication hidden behind compute hatched."""
+    return _stack(envelope, shares=False)
+
+
+def shares(envelope: Envelope) -> Figure:
+    """The same as shares of the step: each bar is 100 %."""
+    return _stack(envelope, shares=True)
+
+
+def ledger(envelope: Envelope, k: float | None = None) -> Figure:
+    """A waterfall from the baseline's accelerator time to the predicted one at one K (default: the fastest)."""
+    result = result_of(envelope)
+    curve = data.scaling(envelope)
+    book = data.mapping(result.get("ledger_accelerator_s"))
+    chosen = _ledger_k(result, curve) if k is None else k
+    index = curve.k.index(chosen) if chosen in curve.k else len(curve.k) - 1
+    n = len(curve.k)
+    losses = [(str(name), data.numbers(book, name, n)[index] or 0.0) for name in book]
+    losses = sorted(((name, loss) for name, loss in losses if loss), key=lambda pair: -pair[1])
+    total = (curve.time[index] or 0.0) * curve.k[index]
+    ideal = total - sum(loss for _, loss in losses)
+    labels = ["ideal", *(name.replace("_", " ") for name, _ in losses), "predicted"]
+    figure, axes = style.new(
+        f"Where the accelerator time goes at K = {text.number(curve.k[index])}", "", "",
+        size=(9.0, max(3.2, 1.6 + 0.48 * len(labels))),
+    )  # fmt: skip
+    factor = style.unit_axis(axes, "x", [total], "s", "accelerator time of a step")
+    edge = ideal
+    axes.barh(0, ideal / factor, color=style.GREEN, height=0.62)
+    _end_label(axes, ideal / factor, 0, text.number(ideal / factor))
+    for row, (_, loss) in enumerate(losses, start=1):
+        start = edge if loss >= 0 else edge + loss
+        axes.barh(
+            row,
+            abs(loss) / factor,
+            left=start / factor,
+            color=style.RED if loss >= 0 else style.SKY,
+            height=0.62,
+        )
+        _end_label(
+            axes,
+            (start + abs(loss)) / factor,
+            row,
+            f"{'+' if loss >= 0 else '-'}{text.number(abs(loss) / factor)}",
+        )
+        axes.plot([edge / factor] * 2, [row - 1 + 0.31, row - 0.31], color=style.GREY, linewidth=1)
+        edge += loss
+    last = len(labels) - 1
+    axes.barh(last, total / factor, color=style.BLUE, height=0.62)
+    _end_label(axes, total / factor, last, text.number(total / factor))
+    axes.set_yticks(range(len(labels)), [style.plain(label) for label in labels])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.12)
+    return figure
+
+
+def terms(envelope: Envelope) -> Figure:
+    """The terms of one step as bars, largest first."""
+    rows = [row for row in explanation.terms(result_of(envelope)) if row.get("time_s")]
+    figure, axes = style.new(
+        explanation.title(envelope), "", "", size=(9.0, max(3.0, 1.5 + 0.45 * len(rows)))
+    )
+    factor = style.unit_axis(axes, "x", [row["time_s"] for row in rows], "s", "time")
+    for i, row in enumerate(rows):
+        axes.barh(i, row["time_s"] / factor, color=style.BLUE, height=0.62)
+        share = row.get("share")
+        label = text.quantity(row["time_s"], "s") + (
+            f", {text.quantity(share, '%')}" if share is not None else ""
+        )
+        _end_label(axes, row["time_s"] / factor, i, label)
+    axes.set_yticks(range(len(rows)), [style.plain(str(row.get("name")).replace("_", " ")) for row in rows])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.22)
+    return figure
+
+
+def _stack(envelope: Envelope, *, shares: bool) -> Figure:
+    curve = data.scaling(envelope)
+    shown = [i for i, t in enumerate(curve.time) if t]
+    layers = _merge({name: [v[i] or 0.0 for i in shown] for name, v in curve.parts.items()})
+    totals = [sum(values[j] for values in layers.values()) for j in range(len(shown))]
+    title = "Step time by part" + (", as shares" if shares else "")
+    subject = f", {curve.subject}" if curve.subject else ""
+    figure, axes = style.new(title + subject, "accelerators K", "", size=(9.0, 6.0))
+    if shares:
+        axes.set_ylabel("share of the step [%]")
+        scales = [100 / t if t else 0.0 for t in totals]
+    else:
+        factor = style.unit_axis(axes, "y", totals, "s", "step time")
+        scales = [1 / factor] * len(totals)
+    bottom = [0.0] * len(shown)
+    first_tops: list[float] = []
+    for row, (name, values) in enumerate(layers.items()):
+        heights = [v * s for v, s in zip(values, scales, strict=True)]
+        color = style.COLORS[row % len(style.COLORS)]
+        axes.bar(
+            range(len(shown)), heights, bottom=bottom, width=0.72, label=style.plain(name.replace("_", " ")), color=color,
+            edgecolor="white", linewidth=0.6, hatch=style.HATCHES[row % len(style.HATCHES)],
+        )  # fmt: skip
+        bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
+        first_tops = first_tops or list(bottom)
+    hidden = [sum((v[i] or 0.0) for v in curve.hidden.values()) for i in shown]
+    if any(hidden):
+        heights = [min(h * s, top) for h, s, top in zip(hidden, scales, first_tops, strict=True)]
+        axes.bar(
+            range(len(shown)), heights, bottom=[t - h for t, h in zip(first_tops, heights, strict=True)], width=0.72,
+            facecolor=style.BLUE, edgecolor="white", hatch="///", linewidth=0, label="communication hidden behind compute",
+        )  # fmt: skip
+    axes.set_xticks(range(len(shown)), [text.number(curve.k[i]).replace(",", "") for i in shown])
+    axes.grid(axis="x", visible=False)
+    if shares:
+        axes.set_ylim(0, 100)
+    style.legend_below(figure, axes)
+    return figure
+
+
+def _merge(layers: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Layers that matter, in the given order; the small ones beyond the limit become `other`."""
+    known = {name: values for name, values in layers.items() if any(values)}
+    if len(known) <= MOST_PARTS:
+        return known
+    kept = sorted(known, key=lambda name: -max(known[name]))[: MOST_PARTS - 1]
+    merged = {name: known[name] for name in known if name in kept}
+    rest = [values for name, values in known.items() if name not in kept]
+    merged["other"] = [sum(column) for column in zip(*rest, strict=True)]
+    return merged
+
+
+def _ledger_k(result: dict[str, Any], curve: data.Scaling) -> float:
+    fastest = data.mapping(result.get("fastest")).get("k")
+    known = [k for k, t in zip(curve.k, curve.time, strict=True) if t]
+    return float(fastest) if fastest is not None else known[-1] if known else curve.k[-1]
+
+
+def _end_label(axes: Axes, x: float, y: float, label: str) -> None:
+    axes.annotate(label, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=11)
+
+
+PLOTS: dict[str, Any] = {"parts": parts, "shares": shares, "ledger": ledger, "terms": terms}

@@ -1,0 +1,161 @@
+"""Predictions held against measurements and limits: validation, error by K, calibration fits, policies, claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import audit as audit_kind
+from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.plots import data, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Pair = tuple[float, float]
+
+
+def validation(envelope: Envelope) -> Figure:
+    """Predicted against measured time on log axes, one marker a mode, the lines of a factor 1.2 around exact."""
+    groups = {mode: [(m, p) for m, p, _ in rows] for mode, rows in _by_mode(envelope).items()}
+    figure, axes = style.new("Predicted against measured", "measured [s]", "predicted [s]", size=(7.4, 6.6))
+    _diagonal(axes, groups)
+    return figure
+
+
+def error_by_k(envelope: Envelope) -> Figure:
+    """Signed error of each point over K: a bias that grows with K shows as a slope."""
+    figure, axes = style.new("Error by K", "", "predicted / measured - 1 [%]")
+    ks: list[float] = []
+    for i, (mode, rows) in enumerate(_by_mode(envelope).items()):
+        ks += [k for _, _, k in rows]
+        axes.plot(
+            [k * (1 + 0.05 * (i - 1)) for _, _, k in rows], [(p / m - 1) * 100 for m, p, _ in rows], style.MARKERS[i % 8],
+            color=style.COLORS[i % 8], alpha=0.6, markersize=5.5, label=style.plain(mode.replace("_", " ")),
+        )  # fmt: skip
+    axes.axhline(0, color=style.INK, linewidth=1.2)
+    style.k_axis(axes, ks)
+    style.legend_below(figure, axes)
+    return figure
+
+
+def calibration(envelope: Envelope) -> Figure:
+    """Fitted against measured points."""
+    rows = data.rows(result_of(envelope).get("fit"))
+    pairs = [
+        (float(r["measured_s"]), float(r["predicted_s"]))
+        for r in rows
+        if r.get("measured_s") and r.get("predicted_s")
+    ]
+    figure, axes = style.new("Fit against the measurements", "measured [s]", "fitted [s]", size=(7.4, 6.6))
+    _diagonal(axes, {"points": pairs})
+    return figure
+
+
+def policies(envelope: Envelope) -> Figure:
+    """Each policy's value and band as a share of its limit: the line at 1 is the limit."""
+    rows = [
+        r
+        for r in data.rows(result_of(envelope).get("policies"))
+        if _number(r.get("limit")) and _number(r.get("value"))
+    ]
+    figure, axes = style.new("Policies", "value / limit", "", size=(9.0, max(3.2, 2.0 + 0.6 * len(rows))))
+    looks = {"pass": (style.BLUE, "o"), "fail": (style.RED, "X"), "undecided": (style.ORANGE, "s")}
+    seen: set[str] = set()
+    for i, row in enumerate(rows):
+        limit, verdict = float(row["limit"]) or 1.0, str(row.get("verdict"))
+        color, marker = looks.get(verdict, (style.GREY, "o"))
+        if _number(row.get("low")) and _number(row.get("high")):
+            axes.plot([row["low"] / limit, row["high"] / limit], [i, i], color=color, linewidth=6, alpha=0.35)
+        axes.plot(
+            [row["value"] / limit], [i], marker, color=color, markersize=11, label=None if verdict in seen else verdict,
+            linestyle="none",
+        )  # fmt: skip
+        seen.add(verdict)
+    axes.axvline(1.0, color=style.INK, linewidth=1.6)
+    axes.set_yticks(range(len(rows)), [style.plain(str(row.get("expression"))) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    style.legend_below(figure, axes)
+    return figure
+
+
+def audit(envelope: Envelope) -> Figure:
+    """Claimed against predicted values over K, with the band."""
+    result = result_of(envelope)
+    rows = [r for r in data.rows(result.get("points")) if r.get("k")]
+    figure, axes = style.new(audit_kind.title(envelope), "", "time of a step [s]")
+    k = [float(r["k"]) for r in rows]
+    columns = {
+        key: [float(r[key]) if _number(r.get(key)) else None for r in rows]
+        for key in ("claimed_s", "predicted_s", "low_s", "high_s")
+    }
+    band = [
+        (a, lo, hi) for a, lo, hi in zip(k, columns["low_s"], columns["high_s"], strict=True) if lo and hi
+    ]
+    if len(band) > 1:
+        axes.fill_between(
+            [b[0] for b in band],
+            [b[1] for b in band],
+            [b[2] for b in band],
+            color=style.BLUE,
+            alpha=0.18,
+            linewidth=0,
+            label="90 % band",
+        )
+    x, y = data.points(k, columns["predicted_s"])
+    axes.plot(x, y, color=style.BLUE, marker="o", label="predicted")
+    x, y = data.points(k, columns["claimed_s"])
+    axes.plot(x, y, "D", color=style.RED, label="claimed", zorder=5)
+    style.k_axis(axes, k)
+    style.log2_y(axes)
+    style.legend(axes, loc="best")
+    return figure
+
+
+def _by_mode(envelope: Envelope) -> dict[str, list[tuple[float, float, float]]]:
+    groups: dict[str, list[tuple[float, float, float]]] = {}
+    for family in data.rows(result_of(envelope).get("families")):
+        rows = groups.setdefault(str(family.get("mode")), [])
+        for point in data.rows(family.get("points")):
+            if point.get("measured_s") and point.get("predicted_s"):
+                rows.append(
+                    (float(point["measured_s"]), float(point["predicted_s"]), float(point.get("k") or 1))
+                )
+    return groups
+
+
+def _diagonal(axes: Axes, groups: dict[str, list[Pair]]) -> None:
+    values = [v for pairs in groups.values() for pair in pairs for v in pair]
+    if not values:
+        return
+    low, high = min(values) / 1.4, max(values) * 1.4
+    axes.fill_between(
+        [low, high], [low / 1.2, high / 1.2], [low * 1.2, high * 1.2], color=style.PALE, alpha=0.6, linewidth=0,
+        label="within a factor of 1.2",
+    )  # fmt: skip
+    axes.plot([low, high], [low, high], color=style.INK, linewidth=1.4, linestyle="--", label="exact")
+    for i, (name, pairs) in enumerate(groups.items()):
+        axes.plot(
+            [m for m, _ in pairs], [p for _, p in pairs], style.MARKERS[i % 8], color=style.COLORS[i % 8], alpha=0.65,
+            markersize=5.5, label=style.plain(f"{name.replace('_', ' ')} ({text.number(len(pairs))})"),
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    style.legend(axes, loc="upper left")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+PLOTS: dict[str, Any] = {
+    "validation": validation,
+    "error_by_k": error_by_k,
+    "calibration": calibration,
+    "policies": policies,
+    "audit": audit,
+}

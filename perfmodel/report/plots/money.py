@@ -1,0 +1,173 @@
+"""Cost against time: the front, the budget, the deadline; and sensitivities as a tornado."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common, plan
+from perfmodel.report.model import Envelope, kind_of, result_of
+from perfmodel.report.plots import data, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Point = tuple[float, float, str]
+
+
+def cost(envelope: Envelope) -> Figure:
+    """Cost against time with a dot for each K (or candidate), the Pareto front, budget and deadline."""
+    result = result_of(envelope)
+    points = _candidates(envelope) if kind_of(envelope) == "plan" else _by_k(envelope)
+    front = _front(points)
+    basis = result.get("cost_basis")
+    subject = common.subject(envelope)
+    figure, axes = style.new(f"Cost against time{', ' + subject if subject else ''}", "", "")
+    factor = style.unit_axis(axes, "x", [t for t, _, _ in points], "s", "step time")
+    axes.set_ylabel("cost [USD]" + (f", {style.plain(str(basis))}" if basis else ""))
+    rest = [p for p in points if p not in front]
+    if rest:
+        axes.plot(
+            [t / factor for t, _, _ in rest],
+            [c for _, c, _ in rest],
+            "o",
+            color=style.PALE,
+            markeredgecolor=style.GREY,
+            label="dominated",
+        )
+    axes.plot(
+        [t / factor for t, _, _ in front],
+        [c for _, c, _ in front],
+        "o-",
+        color=style.BLUE,
+        label="Pareto front",
+    )
+    labelled = points if kind_of(envelope) != "plan" and len(points) <= 14 else front[:14]
+    for t, c, label in labelled:
+        axes.annotate(
+            style.plain(label), (t / factor, c), xytext=(7, 6), textcoords="offset points", fontsize=10.5
+        )
+    _plain_ticks(axes, "y")
+    if len(points) > 1 and max(t for t, _, _ in points) > 8 * min(t for t, _, _ in points):
+        axes.set_xscale("log", base=2)
+        _plain_ticks(axes, "x")
+    if len(points) > 1 and max(c for _, c, _ in points) > 8 * min(c for _, c, _ in points):
+        axes.set_yscale("log", base=2)
+        _plain_ticks(axes, "y")
+    _limits(axes, envelope, factor)
+    axes.margins(0.1)
+    style.legend(axes, loc="best")
+    return figure
+
+
+def tornado(envelope: Envelope) -> Figure:
+    """Sensitivities: the change of the step time when one input moves down and up, largest on top."""
+    rows = data.rows(result_of(envelope).get("sensitivity"))
+
+    def reach(row: dict[str, Any]) -> float:
+        return float(max(abs(row.get("low") or 0.0), abs(row.get("high") or 0.0)))
+
+    rows = sorted(rows, key=reach, reverse=True)[:14]
+    figure, axes = style.new(
+        "What the answer is sensitive to",
+        "change of the step time [%]",
+        "",
+        size=(9.0, max(3.0, 1.6 + 0.5 * len(rows))),
+    )
+    for i, row in enumerate(rows):
+        for key, color, hatch, label in (
+            ("low", style.SKY, "", "input lower"),
+            ("high", style.ORANGE, "//", "input higher"),
+        ):
+            value = (row.get(key) or 0.0) * 100
+            axes.barh(
+                i,
+                value,
+                color=color,
+                hatch=hatch,
+                edgecolor="white",
+                height=0.62,
+                label=label if i == 0 else None,
+            )
+            axes.annotate(
+                f"{value:+.3g} %", (value, i), xytext=(5 if value >= 0 else -5, 0), textcoords="offset points",
+                va="center", ha="left" if value >= 0 else "right", fontsize=10.5,
+            )  # fmt: skip
+    axes.axvline(0, color=style.INK, linewidth=1)
+    names = [_input_label(row) for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.18)
+    style.legend(axes, loc="lower right")
+    return figure
+
+
+def _input_label(row: dict[str, Any]) -> str:
+    name = str(row.get("input") or row.get("name") or "").replace("_", " ")
+    change = row.get("change")
+    return style.plain(name + (f" ±{text.quantity(change, '%')}" if isinstance(change, (int, float)) else ""))
+
+
+def _by_k(envelope: Envelope) -> list[Point]:
+    curve = data.scaling(envelope)
+    rows = zip(curve.k, curve.time, curve.cost, strict=True)
+    return [
+        (t, c, f"K={text.number(k).replace(',', '')}") for k, t, c in rows if t is not None and c is not None
+    ]
+
+
+def _candidates(envelope: Envelope) -> list[Point]:
+    rows = [r for r in plan.candidates(result_of(envelope)) if r.get("time_s") and r.get("cost_usd")]
+    clusters = {r.get("cluster") for r in rows}
+    prefix = len(clusters) > 1
+    return [
+        (
+            float(r["time_s"]),
+            float(r["cost_usd"]),
+            (f"{r.get('cluster')} " if prefix else "") + f"K={r.get('k')}",
+        )
+        for r in rows
+    ]
+
+
+def _front(points: list[Point]) -> list[Point]:
+    """The points that none beats in both, from fast to cheap."""
+    front: list[Point] = []
+    for point in sorted(points):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
+
+
+def _limits(axes: Axes, envelope: Envelope, factor: float) -> None:
+    budget = common.setting(envelope, "budget_usd")
+    deadline = common.setting(envelope, "deadline_s")
+    if isinstance(budget, (int, float)):
+        axes.axhline(
+            budget,
+            color=style.RED,
+            linestyle="--",
+            linewidth=1.4,
+            label=f"budget {text.quantity(budget, 'USD')}",
+        )
+    if isinstance(deadline, (int, float)):
+        axes.axvline(
+            deadline / factor,
+            color=style.RED,
+            linestyle=":",
+            linewidth=1.8,
+            label=f"deadline {text.quantity(deadline, 's')}",
+        )
+
+
+def _plain_ticks(axes: Axes, which: str) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+PLOTS: dict[str, Any] = {"cost": cost, "pareto": cost, "tornado": tornado}

@@ -1,0 +1,155 @@
+"""Roofline, collectives by size, and the expected maximum of K workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import roofline as roofline_kind
+from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.plots import data, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def roofline(envelope: Envelope) -> Figure:
+    """Each phase as a trail of dots under the roof, from the smallest K (large) to the largest (small)."""
+    result = result_of(envelope)
+    peak = float(result["peak_flop_per_s"])
+    bandwidth = float(result["memory_bandwidth_bytes_per_s"])
+    figure, axes = style.new(
+        roofline_kind.title(envelope), "FLOP per byte of memory traffic", "", size=(9.0, 5.8)
+    )
+    phases = roofline_kind.phases(result)
+    factor = style.unit_axis(axes, "y", [peak], "FLOP/s", "rate")
+    ridge = peak / bandwidth
+    trails = []
+    for phase in phases:
+        x, y = (_list(phase.get(key)) for key in ("intensity_flop_per_byte", "flop_per_s"))
+        trails.append([(float(a), float(b)) for a, b in zip(x, y, strict=False) if a and b])
+    xs = [a for trail in trails for a, _ in trail] or [ridge]
+    low, high = min([*xs, ridge]) / 4, max([*xs, ridge]) * 4
+    axes.plot(
+        [low, ridge, high],
+        [low * bandwidth / factor, peak / factor, peak / factor],
+        color=style.INK,
+        linewidth=2.2,
+    )
+    axes.annotate(
+        f"peak {text.quantity(peak, 'FLOP/s')}", (high, peak / factor), xytext=(-4, 6), textcoords="offset points",
+        ha="right", fontsize=11,
+    )  # fmt: skip
+    axes.axvline(ridge, color=style.GREY, linewidth=1, linestyle=":")
+    axes.annotate(
+        f"ridge {text.number(ridge)}", (ridge, 0.02), xycoords=("data", "axes fraction"), xytext=(5, 0),
+        textcoords="offset points", fontsize=11, color=style.GREY,
+    )  # fmt: skip
+    for i, (phase, trail) in enumerate(zip(phases, trails, strict=True)):
+        if not trail:
+            continue
+        color, marker = style.COLORS[i % 8], style.MARKERS[i % 8]
+        axes.plot(
+            [a for a, _ in trail],
+            [b / factor for _, b in trail],
+            color=color,
+            linestyle=style.DASHES[i % 4],
+            linewidth=1.3,
+        )
+        sizes = [110 - 80 * j / max(1, len(trail) - 1) for j in range(len(trail))]
+        axes.scatter(
+            [a for a, _ in trail], [b / factor for _, b in trail], s=sizes, color=color, marker=marker,
+            edgecolor="white", zorder=4, label=style.plain(str(phase.get("name"))),
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    ks = [_list(phase.get("k")) for phase in phases]
+    spans = [k for k in ks if len(k) > 1]
+    if spans:
+        axes.set_xlabel(
+            f"FLOP per byte of memory traffic (large dot K = {spans[0][0]}, small dot K = {spans[0][-1]})"
+        )
+    style.legend(axes, loc="upper left")
+    return figure
+
+
+def collective(envelope: Envelope) -> Figure:
+    """Time of a collective against its bytes, a line an algorithm, with crossovers and measured points."""
+    result = result_of(envelope)
+    sizes = [float(b) for b in result.get("bytes") or ()]
+    figure, axes = style.new("Collective time by algorithm", "message [B]", "")
+    lines = {
+        str(n): data.numbers(result["algorithms"], n, len(sizes))
+        for n in data.mapping(result.get("algorithms"))
+    }
+    measured = [p for p in data.rows(result.get("measured")) if p.get("bytes") and p.get("time_s")]
+    times = [t for values in lines.values() for t in values if t] + [float(p["time_s"]) for p in measured]
+    factor = style.unit_axis(axes, "y", times, "s", "time")
+    for i, (name, values) in enumerate(lines.items()):
+        x, y = data.points(sizes, values)
+        axes.plot(
+            x, [v / factor for v in y], color=style.COLORS[i % 8], linestyle=style.DASHES[i % 4],
+            label=style.plain(name.replace("_", " ")),
+        )  # fmt: skip
+    if measured:
+        axes.plot(
+            [float(p["bytes"]) for p in measured], [float(p["time_s"]) / factor for p in measured], "D", color=style.RED,
+            markeredgecolor="white", label="measured", zorder=5,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for item in data.rows(result.get("crossovers")):
+        if item.get("bytes"):
+            style.vertical(axes, float(item["bytes"]), f"{item.get('from')} to {item.get('to')}")
+    _byte_ticks(axes, sizes)
+    style.legend(axes, loc="upper left")
+    return figure
+
+
+def straggler(envelope: Envelope) -> Figure:
+    """E[max of K] over the mean against K, a line a distribution: what waiting for the slowest costs."""
+    result = result_of(envelope)
+    k = [float(x) for x in result.get("k") or ()]
+    figure, axes = style.new("Waiting for the slowest of K", "", "E[max of K] / mean")
+    curves = data.mapping(result.get("expected_max"))
+    for i, name in enumerate(curves):
+        x, y = data.points(k, data.numbers(curves, name, len(k)))
+        axes.plot(
+            x, y, color=style.COLORS[i % 8], linestyle=style.DASHES[i % 4], marker=style.MARKERS[i % 8],
+            label=style.plain(str(name).replace("_", " ")),
+        )  # fmt: skip
+    measured = [p for p in data.rows(result.get("measured")) if p.get("k") and p.get("ratio")]
+    if measured:
+        axes.plot(
+            [p["k"] for p in measured], [p["ratio"] for p in measured], "D", color=style.RED, label="measured"
+        )
+    axes.axhline(1.0, color=style.INK, linewidth=1.2, linestyle="--", label="no wait")
+    style.k_axis(axes, k)
+    style.legend(axes, loc="upper left")
+    return figure
+
+
+def _byte_ticks(axes: Any, sizes: list[float]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    known = sorted(set(sizes))
+    step = -(-len(known) // 9) or 1
+    axes.xaxis.set_major_locator(FixedLocator(known[::step]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _binary(value)))
+    axes.set_xlabel("message")
+
+
+def _binary(value: float) -> str:
+    for power, name in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:g} {name}"
+    return f"{value:g} B"
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+
+
+PLOTS: dict[str, Any] = {"roofline": roofline, "collective": collective, "straggler": straggler}

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib as mpl
+import pytest
+
+from perfmodel.errors import UsageError
+from perfmodel.report import plots
+from perfmodel.report.kinds import module_of
+
+CASES = [
+    ("prediction", name)
+    for name in ("speedup", "efficiency", "weak", "parts", "shares", "ledger", "cost", "tornado")
+]
+CASES += [("study", name) for name in ("speedup", "efficiency", "weak", "parts", "shares", "cost")]
+CASES += [
+    ("plan", "pareto"),
+    ("comparison", "comparison"),
+    ("explanation", "terms"),
+    ("roofline", "roofline"),
+]
+CASES += [
+    ("collective", "collective"),
+    ("straggler", "straggler"),
+    ("check", "policies"),
+    ("calibration", "calibration"),
+]
+CASES += [("validation", "validation"), ("validation", "error_by_k")]
+
+
+def texts(svg):
+    return [element.text or "" for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def ids(svg):
+    return [element.get("id", "") for element in ET.fromstring(svg).iter()]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_every_plot_draws_with_title_and_labelled_axes(kind, name, make):
+    figure = plots.figure(make[kind](), name)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left")
+    assert axes.get_xlabel() or axes.get_ylabel()
+    assert axes.has_data()
+
+
+def test_all_plots_are_tested():
+    assert {name for _, name in CASES} | {"audit"} == set(plots.NAMES)
+
+
+def test_audit_plot(make):
+    envelope = make["audit"]()
+    envelope["result"]["points"] = [
+        {"k": 8, "claimed_s": 1.0, "predicted_s": 1.2, "low_s": 1.1, "high_s": 1.4},
+        {"k": 64, "claimed_s": 0.12, "predicted_s": 0.2, "low_s": 0.18, "high_s": 0.24},
+    ]
+    words = texts(plots.svg(envelope))
+    assert {"claimed", "predicted", "90 % band"} <= set(words)
+
+
+def test_speedup_shows_ideal_band_reasons_boundaries_and_measured_dots(make):
+    words = texts(plots.svg(make["prediction"](), "speedup"))
+    assert {"ideal", "90 % band", "predicted", "measured", "node", "leaf"} <= set(words)
+    together = " ".join(words)
+    assert "knee: inter-node all-reduce" in together
+    assert "p*: cheapest" in together
+    assert "1024" in words
+
+
+def test_efficiency_names_the_last_k_above_the_threshold(make):
+    envelope = make["prediction"]()
+    knee = envelope["result"]["knee"]["threshold"]["k"]
+    words = texts(plots.svg(envelope, "efficiency"))
+    assert f"K = {knee}: last at or above" in words
+    assert "below 70 %" in words
+
+
+def test_stacks_have_a_bar_for_each_feasible_k_and_hatch_what_is_hidden(make):
+    envelope = make["prediction"]()
+    figure = plots.figure(envelope, "shares")
+    axes = figure.axes[0]
+    feasible = sum(envelope["result"]["feasible"])
+    heights = [0.0] * feasible
+    for container in axes.containers[:-1]:
+        assert len(container) == feasible
+        for i, bar in enumerate(container):
+            heights[i] += bar.get_height()
+    assert heights == pytest.approx([100.0] * feasible)
+    assert axes.containers[-1][0].get_hatch() == "///"
+
+
+def test_the_waterfall_ends_at_the_predicted_time(make):
+    envelope = make["prediction"]()
+    result = envelope["result"]
+    axes = plots.figure(envelope, "ledger").axes[0]
+    bars = axes.patches
+    k = result["fastest"]["k"]
+    seconds = k * result["time_s"][result["k"].index(k)]
+    assert bars[-1].get_width() * 60 == pytest.approx(seconds)  # shown in minutes
+    assert axes.get_xlabel().endswith("[min]")
+    losses = sum(bar.get_width() for bar in bars[1:-1])
+    assert bars[0].get_width() + losses == pytest.approx(bars[-1].get_width())
+
+
+def test_cost_front_is_the_undominated_points(make):
+    envelope = make["prediction"]()
+    result = envelope["result"]
+    front = next(
+        line for line in plots.figure(envelope, "cost").axes[0].lines if line.get_label() == "Pareto front"
+    )
+    pairs = [(t, c) for t, c in zip(result["time_s"], result["cost_usd"], strict=True) if t is not None]
+    expected = sorted(p for p in pairs if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in pairs))
+    assert list(zip(front.get_xdata(), front.get_ydata(), strict=True)) == [
+        pytest.approx(p) for p in expected
+    ]
+
+
+def test_plan_shows_budget_and_deadline(make):
+    words = texts(plots.svg(make["plan"](), "pareto"))
+    assert "budget 1,500 USD" in words
+    assert "deadline 60 s" in words
+
+
+def test_svg_bytes_repeat_and_hold_no_date(make):
+    first, second = (plots.svg(make["prediction"](), "speedup") for _ in range(2))
+    assert first == second
+    assert "<dc:date>" not in first
+    assert "/home/" not in first
+
+
+@pytest.mark.parametrize("form", ["png", "pdf"])
+def test_other_formats_repeat_too(form, make):
+    outputs = []
+    for _ in range(2):
+        out = io.BytesIO()
+        plots.save(plots.figure(make["check"]()), out, form)
+        outputs.append(out.getvalue())
+    assert outputs[0] == outputs[1]
+    assert outputs[0][:4] in (b"\x89PNG", b"%PDF")
+
+
+def test_global_matplotlib_state_is_left_alone(make):
+    with mpl.rc_context({"font.size": 7.25, "axes.grid": False}):
+        plots.figure(make["check"]())
+        assert mpl.rcParams["font.size"] == 7.25
+        assert mpl.rcParams["axes.grid"] is False
+
+
+def test_unknown_plot_names_the_ones_there_are(make):
+    with pytest.raises(UsageError, match="speedup, efficiency"):
+        plots.figure(make["prediction"](), "nonsense")
+    with pytest.raises(UsageError, match="has no plot"):
+        plots.figure({"schema": "perfmodel/mystery/1", "inputs": {}, "result": {}})
+    with pytest.raises(UsageError, match="svg, png, pdf"):
+        plots.save(plots.figure(make["check"]()), "x.gif")
+
+
+def test_hostile_names_do_not_break_a_plot(make):
+    envelope = make["prediction"]()
+    envelope["inputs"]["workload"]["name"] = "$\\frac{<script>&$ " + "x" * 300 + "\x00\n"
+    words = " ".join(texts(plots.svg(envelope, "efficiency")))
+    assert re.search(r"\\frac\{<script>", words)
+
+
+def test_every_figure_a_kind_offers_can_be_drawn(make):
+    for kind, build in make.items():
+        envelope = build()
+        for name in module_of(envelope).figures(envelope):
+            assert (kind, name) in CASES
