@@ -151,9 +151,10 @@ class Price(SpecModel):
 class Grid(Record):
     """Electricity of a place."""
 
-    kind: Literal["country", "us-state", "cloud-region"] | None = Field(
-        None, description="What sort of place it is."
-    )
+    kind: (
+        Literal["country", "us-state", "cloud-region", "energy-source", "nordic-zone", "canada-province"]
+        | None
+    ) = Field(None, description="What sort of place it is.")
     place: str | None = Field(None, description="Where it is.")
     carbon: Annotated[float, Quantity("g/J", most="3000 g/kWh")] = Field(
         description="Emissions per energy used."

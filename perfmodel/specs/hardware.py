@@ -54,8 +54,8 @@ class Accelerator(Record):
         None, description="Last-level cache or scratch memory."
     )
     compute_units: Count | None = Field(None, description="SMs, CUs or cores.")
-    boost_clock: Annotated[float, Number(least=1e8, most=1e10)] | None = Field(
-        None, description="Boost clock [Hz]."
+    boost_clock_mhz: Annotated[float, Number(least=100, most=10_000)] | None = Field(
+        None, description="Boost clock in MHz."
     )
     tdp: Annotated[float, Quantity("W", least="1 W", most="20 kW")] | None = Field(
         None, description="Rated power under load."

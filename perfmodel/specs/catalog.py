@@ -1,0 +1,313 @@
+"""The catalogue: find a spec by name in the shipped folders and the user's own; theirs win.
+
+A name is a file name: `accelerators/h100-sxm5-80gb.yaml`. References and `extends` are resolved on the trees,
+before validation, so that every problem keeps the file and line where it stands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from perfmodel.errors import Problem, SpecError, did_you_mean
+from perfmodel.specs.checking import Path as Loc
+from perfmodel.specs.checking import build
+from perfmodel.specs.economy import Grid, Offer
+from perfmodel.specs.fields import Record
+from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
+from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+from perfmodel.specs.workload import Workload
+
+MODELS: dict[str, type[Record]] = {
+    "accelerators": Accelerator,
+    "links": Link,
+    "nodes": Node,
+    "clusters": Cluster,
+    "workloads": Workload,
+    "prices": Offer,
+    "grids": Grid,
+}
+KINDS = tuple(MODELS)
+# Which keys of a kind name an entry of another kind.
+REFERENCES: dict[str, dict[str, str]] = {
+    "nodes": {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"},
+    "clusters": {"node": "nodes", "scale_out": "links"},
+}
+SUFFIXES = (".yaml", ".yml")
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_folder() -> Path:
+    """The hardware specs of the installed wheel, or of the checkout."""
+    inside = _PACKAGE / "_hardware_specs"
+    return inside if inside.is_dir() else _PACKAGE.parent / "hardware_specs"
+
+
+@dataclass
+class Resolution:
+    """A tree whose references are filled in, and what went wrong on the way."""
+
+    tree: Tree
+    problems: list[Problem] = field(default_factory=list)
+    bad: list[Loc] = field(default_factory=list)  # paths whose contents are not worth checking
+
+
+class Catalog:
+    """Specs by kind and name. Reading is lazy and remembered."""
+
+    def __init__(self, folders: Sequence[Path], zoo: Path | None = None) -> None:
+        self.folders = tuple(folders)  # the first wins
+        self._zoo = zoo
+        self._files: dict[str, dict[str, list[Path]]] = {}
+        self._trees: dict[Path, Tree] = {}
+        self._models: dict[tuple[str, str], Record] = {}
+        self._grids: dict[str, Tree] | None = None
+
+    @classmethod
+    def default(cls, extra_dirs: Iterable[str | Path] = ()) -> Catalog:
+        """The shipped catalogue under `./hardware_specs`, PERFMODEL_SPECS and `extra_dirs`; the last named win."""
+        extra = [Path(folder) for folder in extra_dirs]
+        for folder in extra:
+            if not folder.is_dir():
+                raise SpecError(
+                    Problem(
+                        code="S012", message=f"no folder {folder}", help="--specs names a folder of specs"
+                    )
+                )
+        named = [Path(part) for part in os.environ.get("PERFMODEL_SPECS", "").split(os.pathsep) if part]
+        folders = [*reversed(extra), *named, Path("hardware_specs"), shipped_folder()]
+        found: dict[Path, Path] = {}
+        for folder in folders:
+            if folder.is_dir():
+                found.setdefault(folder.resolve(), folder)
+        return cls(tuple(found.values()), _PACKAGE / "workloads" / "zoo")
+
+    # Finding files
+
+    def files(self, kind: str) -> dict[str, list[Path]]:
+        """Files of a kind by name, the winning one first."""
+        if kind not in self._files:
+            _check_kind(kind)
+            found: dict[str, list[Path]] = {}
+            folders = [folder / kind for folder in self.folders]
+            if kind == "workloads" and self._zoo is not None:
+                folders.append(self._zoo)
+            for folder in folders:
+                for path in sorted(folder.rglob("*")):
+                    if path.suffix in SUFFIXES and path.is_file():
+                        found.setdefault(path.name.removesuffix(path.suffix), []).append(path)
+            self._files[kind] = found
+        return self._files[kind]
+
+    def names(self, kind: str) -> list[str]:
+        """Names of a kind, sorted."""
+        return sorted(self._grid_trees() if kind == "grids" else self.files(kind))
+
+    def path(self, kind: str, name: str) -> Path | None:
+        """The file that defines an entry, or None."""
+        if kind == "grids":
+            tree = self._grid_trees().get(name)
+            return None if tree is None else Path(tree.mark.source.name)
+        return next(iter(self.files(kind).get(name, ())), None)
+
+    # Reading
+
+    @overload
+    def get(self, kind: Literal["accelerators"], name: str) -> Accelerator: ...
+    @overload
+    def get(self, kind: Literal["links"], name: str) -> Link: ...
+    @overload
+    def get(self, kind: Literal["nodes"], name: str) -> Node: ...
+    @overload
+    def get(self, kind: Literal["clusters"], name: str) -> Cluster: ...
+    @overload
+    def get(self, kind: Literal["workloads"], name: str) -> Workload: ...
+    @overload
+    def get(self, kind: Literal["prices"], name: str) -> Offer: ...
+    @overload
+    def get(self, kind: Literal["grids"], name: str) -> Grid: ...
+    @overload
+    def get(self, kind: str, name: str) -> Record: ...
+    def get(self, kind: str, name: str) -> Record:
+        """The entry as a validated model with its references filled in."""
+        key = (kind, name)
+        if key not in self._models:
+            self._models[key] = self.build(kind, Tree(name, Mark(Source(""))))
+        return self._models[key]
+
+    def cluster(self, name: str) -> Cluster:
+        """A cluster by name; a node's id means as many of them as needed on their usual fabric."""
+        return self.get("clusters", name)
+
+    def build(self, kind: str, tree: Tree) -> Any:
+        """A name, or an inline mapping, as a model of `kind`."""
+        resolved = self.resolve(kind, tree)
+        return build(MODELS[kind], resolved.tree, resolved.bad, resolved.problems)
+
+    def resolve(self, kind: str, tree: Tree) -> Resolution:
+        """Fill in a name, `extends` and references; problems are collected, not raised."""
+        _check_kind(kind)
+        result = Resolution(tree)
+        try:
+            result.tree = self._expand(kind, tree, ())
+        except SpecError as error:
+            return Resolution(tree, list(error.problems), [()])
+        if not isinstance(result.tree.value, dict):
+            return result
+        for key, target in REFERENCES.get(kind, {}).items():
+            item = result.tree.value.get(key)
+            if item is None or item.value is None:
+                continue
+            inner = self.resolve(target, item)
+            result.tree = result.tree.with_item(key, inner.tree)
+            result.problems.extend(inner.problems)
+            result.bad.extend((key, *path) for path in inner.bad)
+        if kind == "clusters":
+            result.tree = _fill_cluster(result.tree)
+        if "name" not in result.tree.value:
+            title = result.tree.get("node")
+            base = title.get("name") if title is not None and isinstance(title.value, dict) else None
+            named = (
+                base.value
+                if base is not None and isinstance(base.value, str)
+                else f"inline {_singular(kind)}"
+            )
+            result.tree = result.tree.with_item("name", Tree(named, result.tree.mark))
+        return result
+
+    def _expand(self, kind: str, tree: Tree, seen: tuple[tuple[str, Path | None], ...]) -> Tree:
+        """A name or an `extends` chain as one mapping."""
+        if isinstance(tree.value, str):
+            return self._named(kind, tree.value, tree.mark, seen)
+        extends = tree.get("extends")
+        if extends is None:
+            return tree
+        if not isinstance(extends.value, str):
+            raise SpecError(extends.mark.problem("S005", "extends takes the name of one entry"))
+        parent = self._named(kind, extends.value, extends.mark, seen)
+        own = tree.without("extends")
+        if "name" not in own.value:
+            own = own.with_item("name", Tree(f"{extends.value} (varied)", extends.mark))
+        # A variant is another thing: it takes over the values, not the title.
+        return merge(parent.without("title"), own)
+
+    def _named(self, kind: str, name: str, mark: Mark, seen: tuple[tuple[str, Path | None], ...]) -> Tree:
+        if kind == "grids":
+            grid = self._grid_trees().get(name)
+            if grid is None:
+                raise SpecError(self.unknown(kind, name, mark))
+            return grid
+        used = {path for _, path in seen}
+        candidates = self.files(kind).get(name, [])
+        # An entry may extend the one that it replaces: the same name in a folder of lower rank.
+        path = next((candidate for candidate in candidates if candidate not in used), None)
+        if path is None:
+            if candidates:
+                loop = " -> ".join([*(step for step, _ in seen), name])
+                raise SpecError(
+                    mark.problem("S009", f"inheritance loop: {loop}", "let one of them stand on its own")
+                )
+            if kind == "clusters" and name in self.files("nodes"):
+                node = Tree(name, mark)
+                return Tree({"name": Tree(name, mark), "node": node}, mark, {"name": mark, "node": mark})
+            raise SpecError(self.unknown(kind, name, mark))
+        tree = self._read(path)
+        if not isinstance(tree.value, dict):
+            raise SpecError(tree.mark.problem("S005", f"expected a mapping ({_singular(kind)})"))
+        if "name" not in tree.value:
+            tree = tree.with_item("name", Tree(name, tree.mark))
+        return self._expand(kind, tree, (*seen, (name, path)))
+
+    def _read(self, path: Path) -> Tree:
+        if path not in self._trees:
+            self._trees[path] = read_file(path, shown=display(path))
+        return self._trees[path]
+
+    def _grid_trees(self) -> dict[str, Tree]:
+        """Grids stand many to a file: `grids: {US-VA: {...}, ...}` under shared keys."""
+        if self._grids is None:
+            found: dict[str, Tree] = {}
+            for paths in self.files("grids").values():
+                for path in paths:
+                    for name, tree in expand_collection(self._read(path)).items():
+                        found.setdefault(name, tree)
+            self._grids = found
+        return self._grids
+
+    def unknown(self, kind: str, name: str, mark: Mark) -> Problem:
+        """What to say about a name that is not there."""
+        known = self.names(kind) + (self.names("nodes") if kind == "clusters" else [])
+        guess = did_you_mean(name, known)
+        return mark.problem(
+            "S008",
+            f'no {_singular(kind)} named "{name}"{guess}',
+            f"perfmodel catalog list {kind} shows all {len(set(known))}",
+        )
+
+    def offers(self, accelerator: str) -> list[Offer]:
+        """Price records of an accelerator, by name."""
+        found = []
+        for name, paths in sorted(self.files("prices").items()):
+            # A look at the text spares the reading of files that cannot match.
+            if accelerator in paths[0].read_text(encoding="utf-8", errors="replace"):
+                offer = self.get("prices", name)
+                if offer.accelerator == accelerator:
+                    found.append(offer)
+        return found
+
+
+def expand_collection(tree: Tree) -> dict[str, Tree]:
+    """The entries of a collection file; keys beside `grids` are defaults of every entry."""
+    items = tree.get("grids")
+    if items is None or not isinstance(items.value, dict):
+        name = tree.get("name")
+        return {str(name.value): tree} if name is not None else {}
+    shared = tree.without("grids")
+    found = {}
+    for name, item in items.value.items():
+        whole = merge(shared, item) if isinstance(item.value, dict) else item
+        if isinstance(whole.value, dict):
+            whole = whole.with_item("name", Tree(name, items.keys[name]))
+        found[name] = whole
+    return found
+
+
+def _fill_cluster(tree: Tree) -> Tree:
+    """A cluster takes from its node what it does not say itself."""
+    node = tree.get("node")
+    if node is None or not isinstance(node.value, dict):
+        return tree
+    for key in ("scale_out", "nics_per_node"):
+        own = tree.get(key)
+        inherited = node.get(key)
+        if (own is None or own.value is None) and inherited is not None:
+            tree = tree.with_item(key, inherited)
+    if tree.get("topology") is None:
+        tree = tree.with_item("topology", graft({"kind": "rail"}, tree.mark))
+    return tree
+
+
+def display(path: Path) -> str:
+    """A path as a person would type it: relative where it is below the current folder."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _singular(kind: str) -> str:
+    return kind.removesuffix("s")
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in MODELS:
+        raise SpecError(
+            Problem(
+                code="S008",
+                message=f'no catalogue kind "{kind}"{did_you_mean(kind, KINDS)}',
+                help=f"one of {', '.join(KINDS)}",
+            )
+        )
