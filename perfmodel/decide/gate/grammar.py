@@ -97,20 +97,33 @@ class Policy:
     part: str | None = None
 
     @property
+    def subject(self) -> str:
+        """The number itself, in its canonical spelling, whether a policy bounds it or its change.
+
+        >>> parse("change(time, k = 64) <= 5 %").subject
+        'time(k=64)'
+        """
+        arguments = self._arguments()
+        return f"{self.metric.name}({', '.join(arguments)})" if arguments else self.metric.name
+
+    @property
     def measure(self) -> str:
         """The left side in its canonical spelling: two policies on one number share it.
 
         >>> parse("0.7<=efficiency( k = 64 )").measure, parse("change(knee) >= -1 step").measure
         ('efficiency(k=64)', 'change(knee)')
         """
+        if self.change:
+            return f"change({', '.join([self.metric.name, *self._arguments()])})"
+        return self.subject
+
+    def _arguments(self) -> list[str]:
         arguments = [self.part] if self.part else []
         if self.metric.name == "knee" and self.rule != "threshold":
             arguments.append(self.rule)
         if self.k is not None:
             arguments.append(f"k={self.k}")
-        if self.change:
-            return f"change({', '.join([self.metric.name, *arguments])})"
-        return f"{self.metric.name}({', '.join(arguments)})" if arguments else self.metric.name
+        return arguments
 
 
 @dataclass(frozen=True)

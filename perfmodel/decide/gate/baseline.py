@@ -1,0 +1,149 @@
+"""`perfmodel.lock.json`: the inputs and the predictions that were last agreed on, in a form that reviews well."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import Problem, SpecError
+
+SCHEMA = "perfmodel/lock/1"
+LOCK_NAME = "perfmodel.lock.json"
+WIDTH = 110
+DIGITS = 6  # of a prediction: more would churn with the last bit of another processor
+_ARRAYS = (
+    "time_s", "time_s_low", "time_s_high", "efficiency", "speedup", "throughput",
+    "cost_usd", "energy_j", "carbon_g", "memory_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One job of the lock: what it was given and what was predicted, shaped like prediction.result."""
+
+    inputs: dict[str, Any]
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The committed baseline."""
+
+    version: str
+    seed: int
+    jobs: dict[str, Entry]
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to `DIGITS` significant digits, in any nesting; integers stay.
+
+    >>> rounded({"t": [0.123456789, None, 64]})
+    {'t': [0.123457, None, 64]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def summary(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a prediction is locked: the curve, the parts and the chosen K."""
+    chosen = {
+        "k": list(result["k"]),
+        **{name: list(result[name]) for name in _ARRAYS if result.get(name) is not None},
+        "reason": list(result.get("reason") or [None] * len(result["k"])),
+        "parts_s": {name: list(values) for name, values in result.get("parts_s", {}).items()},
+        "knee": {
+            rule: {key: knee.get(key) for key in ("k", "k_low", "k_high", "cause")}
+            for rule, knee in result["knee"].items()
+        },
+        "p_star": {"k": (result.get("p_star") or {}).get("k")},
+        "fastest": {"k": (result.get("fastest") or {}).get("k")},
+    }
+    return dict(rounded(chosen))
+
+
+def dumps(lock: Lock) -> str:
+    """Text with sorted keys, one line for what fits a line, ending in a newline."""
+    tree = {
+        "schema": SCHEMA,
+        "version": lock.version,
+        "seed": lock.seed,
+        "jobs": {name: {"inputs": entry.inputs, "result": entry.result} for name, entry in lock.jobs.items()},
+    }
+    return _pretty(tree, 0) + "\n"
+
+
+def _pretty(value: Any, indent: int) -> str:
+    flat = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        return flat
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        # The head of the file and of an entry comes in reading order; everything below by name.
+        keys = list(value) if indent == 0 else sorted(value)
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty(value[key], indent + 2)}" for key in keys]
+        return "{\n" + ",\n".join(pad + item for item in items) + "\n" + " " * indent + "}"
+    return "[\n" + ",\n".join(pad + _pretty(item, indent + 2) for item in value) + "\n" + " " * indent + "]"
+
+
+def loads(text: str, file: str = LOCK_NAME) -> Lock:
+    """Read a lock; a broken one is bad input, with its line."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(_problem(file, f"not JSON: {error.msg}", error.lineno, error.colno)) from None
+    except RecursionError:
+        raise SpecError(_problem(file, "nested too deeply to be a lock file")) from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise SpecError(_problem(file, f"not a lock file of this version: schema must be {SCHEMA}"))
+    jobs = data.get("jobs")
+    if not isinstance(jobs, dict) or not isinstance(data.get("seed"), int):
+        raise SpecError(_problem(file, "a lock file needs seed and jobs"))
+    entries = {}
+    for name, entry in jobs.items():
+        whole = isinstance(entry, dict) and isinstance(entry.get("inputs"), dict)
+        if not whole or not _is_result(entry.get("result")):
+            raise SpecError(_problem(file, f'the entry of job "{name}" is incomplete'))
+        entries[str(name)] = Entry(entry["inputs"], entry["result"])
+    return Lock(str(data.get("version", "")), int(data["seed"]), entries)
+
+
+def _is_result(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("k"), list):
+        return False
+    arrays = [item for name, item in value.items() if name in _ARRAYS or name == "k"]
+    knees = value.get("knee")
+    return (
+        "time_s" in value
+        and all(isinstance(item, list) and len(item) == len(value["k"]) for item in arrays)
+        and all(isinstance(entry, (int, float, type(None))) for item in arrays for entry in item)
+        and isinstance(knees, dict)
+        and all(isinstance(knee, dict) and "k" in knee for knee in knees.values())
+        and isinstance(value.get("p_star"), dict)
+        and isinstance(value.get("fastest"), dict)
+    )
+
+
+def _problem(file: str, message: str, line: int | None = None, column: int | None = None) -> Problem:
+    return Problem(
+        file, line, column, "P010", message, help="write it again with: perfmodel check --update-baseline"
+    )
+
+
+def read(path: Path) -> Lock | None:
+    """The lock beside a policy file, or None where there is none yet."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(_problem(str(path), f"cannot be read: {error}")) from None
+    return loads(text, str(path))

@@ -1,0 +1,182 @@
+"""What changed since the baseline, and what each change does on its own: one input at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.decide.gate.evaluate import Value, measure, unit_of
+from perfmodel.decide.gate.grammar import Policy
+from perfmodel.errors import SpecError
+
+MAX_CAUSES = 12  # beyond, changes are told by group: a reader and a time budget have their limits
+SAME = 1e-3  # a metric that moved by less did not move
+Inputs = Mapping[str, Any]
+Predict = Callable[[Inputs], Mapping[str, Any]]
+MODEL = "perfmodel itself"
+TOGETHER = "all changes together"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One input that differs: where it stands, before and after (None where there was nothing)."""
+
+    path: tuple[str, ...]
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {_shown(self.before)} -> {_shown(self.after)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(
+            value.get("name") or ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) or "{}"
+        )
+    if isinstance(value, (list, tuple)):
+        return ",".join(_shown(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None else str(value)
+
+
+def differences(before: Inputs, after: Inputs, path: tuple[str, ...] = ()) -> list[Difference]:
+    """Leaves that differ; a record that goes by another name is one change, whatever is inside.
+
+    >>> [str(d) for d in differences({"cluster": {"name": "a", "nics": 4}, "batch": 8},
+    ...                              {"cluster": {"name": "b", "nics": 8}, "batch": 16})]
+    ['batch: 8 -> 16', 'cluster: a -> b']
+    >>> [str(d) for d in differences({"cluster": {"name": "a", "nics": 4}}, {"cluster": {"name": "a", "nics": 8}})]
+    ['cluster.nics: 4 -> 8']
+    """
+    found = []
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        here = (*path, key)
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("name") == new.get("name"):
+            found += differences(old, new, here)
+        else:
+            found.append(Difference(here, old, new))
+    return found
+
+
+def grouped(found: Sequence[Difference], before: Inputs, after: Inputs) -> list[Difference]:
+    """The same changes by their first key, where there are too many to tell one by one."""
+    if len(found) <= MAX_CAUSES:
+        return list(found)
+    keys = sorted({difference.path[0] for difference in found})
+    return [Difference((key,), before.get(key), after.get(key)) for key in keys]
+
+
+def apply(inputs: Inputs, difference: Difference) -> dict[str, Any]:
+    """The inputs with one difference put in.
+
+    >>> apply({"a": {"b": 1, "c": 2}}, Difference(("a", "b"), 1, None))
+    {'a': {'c': 2}}
+    """
+    head, *rest = difference.path
+    changed = dict(inputs)
+    if rest:
+        changed[head] = apply(
+            changed.get(head) or {}, Difference(tuple(rest), difference.before, difference.after)
+        )
+    elif difference.after is None:
+        changed.pop(head, None)
+    else:
+        changed[head] = difference.after
+    return changed
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A metric before, and with only this cause put in (or with all of them)."""
+
+    policy: Policy
+    before: Value
+    after: Value
+    cause: str
+
+    def mapping(self, job: str) -> dict[str, Any]:
+        """CLI.md's form, with the job and the unit beside it."""
+        return {
+            "job": job,
+            "metric": self.policy.subject,
+            "unit": _plain_unit(self.policy),
+            "before": self.before.value,
+            "after": self.after.value,
+            "cause": self.cause,
+        }
+
+
+def _plain_unit(policy: Policy) -> str:
+    return policy.metric.dimension if policy.change else unit_of(policy)
+
+
+def _moved(before: Value, after: Value) -> bool:
+    if before.value is None or after.value is None:
+        return before.value is not after.value
+    return abs(after.value - before.value) > SAME * abs(before.value)
+
+
+def effects(
+    policies: Sequence[Policy],
+    locked: Mapping[str, Any],
+    before: Inputs,
+    after: Inputs,
+    now: Mapping[str, Any],
+    predict: Predict,
+    device_memory_bytes: Callable[[Inputs], float | None],
+) -> list[Effect]:
+    """What each changed input does to each metric that a policy names, alone; then all of them together.
+
+    `locked` is the prediction in the lock, `now` the one of today. The old inputs are predicted again: what moves
+    then is the work of the model, not of the inputs.
+    """
+    found = differences(before, after)
+    chosen = grouped(found, before, after)
+    variants: list[tuple[str, Mapping[str, Any], Inputs]] = []
+    again = _try(predict, before)
+    base = again if again is not None else locked
+    if again is not None:
+        variants.append((MODEL, again, before))
+    for difference in chosen:
+        one = apply(before, difference)
+        result = _try(predict, one)
+        if result is not None:
+            variants.append((str(difference), result, one))
+    told: list[Effect] = []
+    for policy in _distinct(policies):
+        old = measure(policy, locked, device_memory_bytes(before))
+        start = measure(policy, base, device_memory_bytes(before))
+        alone = []
+        for cause, result, inputs in variants:
+            value = measure(policy, result, device_memory_bytes(inputs))
+            reference = old if cause == MODEL else start
+            if _moved(reference, value):
+                alone.append(Effect(policy, reference, value, cause))
+        total = measure(policy, now, device_memory_bytes(after))
+        if _moved(old, total) and (len(alone) != 1 or _moved(alone[0].after, total)):
+            causes = TOGETHER if found else MODEL
+            alone.append(Effect(policy, old, total, causes))
+        told += alone
+    return told
+
+
+def _try(predict: Predict, inputs: Inputs) -> Mapping[str, Any] | None:
+    """A prediction, or None where one change alone makes no valid job (a wider model without its heads)."""
+    try:
+        return predict(inputs)
+    except (SpecError, ValueError):
+        return None
+
+
+def _distinct(policies: Sequence[Policy]) -> list[Policy]:
+    """One policy a metric; the band and the limit do not matter here."""
+    kept: dict[tuple[str, str], Policy] = {}
+    for policy in policies:
+        kept.setdefault((policy.subject, _plain_unit(policy)), policy)
+    return list(kept.values())
