@@ -172,7 +172,12 @@ class _Slots:
 
 def operations(workload: Workload, seq_len: int | None = None) -> Operations:
     """Operations of one sample of `workload` at `seq_len` (the workload's own when not given)."""
-    if workload.kind in TRANSFORMER_KINDS and workload.layers and workload.hidden and not workload.flop_per_sample:
+    if (
+        workload.kind in TRANSFORMER_KINDS
+        and workload.layers
+        and workload.hidden
+        and not workload.flop_per_sample
+    ):
         counted = workload.kind != "vision-transformer" or workload.seq_len
         if counted:
             return _transformer(workload, seq_len)
@@ -189,7 +194,9 @@ def _struct(slots: _Slots, **numbers: float) -> Operations:
     return Operations(**{**scalars, **slots.columns()})
 
 
-def _attention_slots(slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float) -> tuple[float, float, float]:
+def _attention_slots(
+    slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float
+) -> tuple[float, float, float]:
     """Projections of attention; returns (score width, value width, key plus value width per token)."""
     hidden = _number(w.hidden)
     kv_heads = _number(w.kv_heads, heads)
@@ -240,7 +247,9 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     else:
         moe_layers = 0.0
     mlp_layers = _number(w.mlp_layers, 0.0) if hybrid else layers - moe_layers
-    dense_width = _number(w.dense_ffn, _number(w.ffn, 4 * hidden)) if experts > 1 else _number(w.ffn, 4 * hidden)
+    dense_width = (
+        _number(w.dense_ffn, _number(w.ffn, 4 * hidden)) if experts > 1 else _number(w.ffn, 4 * hidden)
+    )
     expert_width = _number(w.moe_ffn, _number(w.ffn))
 
     slots = _Slots()
@@ -263,7 +272,9 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     if hybrid:
         mamba_inner = _number(w.mamba_heads) * _number(w.mamba_head_dim)
         groups_state = 2 * _number(w.mamba_groups) * _number(w.mamba_state)
-        slots.add(hidden, 2 * mamba_inner + groups_state + _number(w.mamba_heads), mamba_layers, split=Split.COLUMN)
+        slots.add(
+            hidden, 2 * mamba_inner + groups_state + _number(w.mamba_heads), mamba_layers, split=Split.COLUMN
+        )
         slots.add(mamba_inner, hidden, mamba_layers, split=Split.ROW)
         # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
         mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
@@ -278,11 +289,17 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     expert_params = float(weights[routed].sum())
     embedding = vocab * hidden * (1.0 if w.tied_embeddings else 2.0)
     params = _number(w.params, float(weights[table["slot_last"] == 0].sum()) + embedding)
-    block_params = max(float(weights[(table["slot_last"] == 0) & ~routed].sum()), params - expert_params - embedding)
+    block_params = max(
+        float(weights[(table["slot_last"] == 0) & ~routed].sum()), params - expert_params - embedding
+    )
     causal_share = 0.5 if causal else 1.0
     attention_flop = 2 * causal_share * tokens**2 * (score_width + value_width) * attention_layers
     attention_flop += 4 * tokens**2 * hidden * cross_layers
-    width = dense_width * mlp_layers * gates + score_width * attention_layers + mamba_layers * 2 * _number(w.mamba_heads) * _number(w.mamba_head_dim)
+    width = (
+        dense_width * mlp_layers * gates
+        + score_width * attention_layers
+        + mamba_layers * 2 * _number(w.mamba_heads) * _number(w.mamba_head_dim)
+    )
     shared_width = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts) * moe_layers * gates
     blocks = attention_layers if not hybrid else layers / 2.0
     return _struct(
@@ -296,7 +313,9 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         kv_width=kv_width,
         attention_layers=attention_layers,
         hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * (blocks + 0.5 * cross_layers),
-        inner_traffic=INNER_TRAFFIC * tokens * (width + shared_width + expert_width * top_k * moe_layers * gates),
+        inner_traffic=INNER_TRAFFIC
+        * tokens
+        * (width + shared_width + expert_width * top_k * moe_layers * gates),
         logit_elements=tokens * vocab if classes_last else 0.0,
         other_flop=mamba_flop,
         other_traffic=0.0,

@@ -1,0 +1,169 @@
+"""A PyTorch module becomes a workload: `MODULE:FN` names a function that builds it with example inputs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import SpecError, UsageError
+from perfmodel.workloads.text import quantity, slug
+from perfmodel.workloads.torch_trace import Trace, trace
+
+# Above this share of the forward FLOP in convolutions a network behaves as one (memory-bound norms between).
+CONVOLUTION_SHARE = 0.5
+# Times that a convolution's output crosses memory in training, with and without a norm behind it.
+NORMED_ACCESSES, PLAIN_ACCESSES = 14, 11
+_RETURNS = "return (module, inputs): inputs a tensor, a tuple of them, or a mapping of keyword arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchWorkload:
+    """What was found: fields of a workload spec and the trace behind them."""
+
+    fields: Mapping[str, Any]
+    trace: Trace
+
+
+def torch_available() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def read_module(target: str, *, name: str | None = None, samples: int | None = None) -> TorchWorkload:
+    """Build the module that `target` names, trace it on the meta device, describe it as a workload."""
+    if not torch_available():
+        raise UsageError(
+            "from-torch needs PyTorch, which is not installed here",
+            code="W200",
+            help='pip install "perfmodel[torch]" (the CPU build is enough: nothing is computed)',
+        )
+    build = _find(target)
+    with _refused(target, "builds no module"):
+        module, arguments, keywords = _build(target, build)
+    count = samples if samples is not None else _samples(target, arguments, keywords)
+    with _refused(target, "cannot be traced without values"):
+        found = trace(module, arguments, keywords, count)
+    chosen = name or f"{target.rpartition(':')[2]}"
+    return TorchWorkload(workload_fields(found, name=slug(chosen), source=f"traced from {target}"), found)
+
+
+def workload_fields(found: Trace, *, name: str, source: str) -> dict[str, Any]:
+    """Fields of a workload spec, per sample."""
+    convolutions = found.flop_by_operator.get("convolution", 0.0)
+    convnet = convolutions > CONVOLUTION_SHARE * found.forward_flop
+    per = float(found.samples)
+    fields: dict[str, Any] = {
+        "name": name,
+        "kind": "convnet" if convnet else "generic",
+        "sample": "image" if convnet else "sample",
+        "params": found.params,
+        "params_note": "counted in the module",
+    }
+    if found.trainable_params != found.params:
+        fields["trainable_params"] = found.trainable_params
+    moved = (found.forward_bytes + found.backward_bytes) / per
+    if convnet:
+        # The zoo's counting rule, which the memory-bandwidth beliefs were fitted with, not the traced bytes.
+        elements = found.product_elements / per
+        accesses = NORMED_ACCESSES if found.norms else PLAIN_ACCESSES
+        fields["flop_per_sample_forward"] = quantity(found.forward_flop / per, "FLOP")
+        fields["activation_elements_per_sample"] = round(elements)
+        fields["bytes_per_sample_activations"] = quantity(accesses * 2 * elements, "B")
+        fields["activation_bytes_method"] = f"{accesses} accesses x 2 B per convolution output"
+    else:
+        fields["flop_per_sample"] = quantity((found.forward_flop + found.backward_flop) / per, "FLOP")
+        fields["flop_per_sample_forward"] = quantity(found.forward_flop / per, "FLOP")
+        fields["bytes_per_sample"] = quantity(moved, "B")
+        fields["activation_elements_per_sample"] = round(found.saved_elements / per)
+    fields["input_bytes_per_sample"] = quantity(found.input_bytes / per, "B")
+    fields["kernels"] = found.kernels
+    return {**fields, "source": source}
+
+
+def _find(target: str) -> Callable[[], Any]:
+    """The function that `package.module:function` or `file.py:function` names."""
+    place, colon, function = target.rpartition(":")
+    if not colon or not place or not function:
+        raise UsageError(
+            f'cannot read "{target}"', code="W201", help="write MODULE:FN, such as models.resnet:build"
+        )
+    with _import_path(), _refused(target, "cannot be imported"):
+        module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    found = getattr(module, function, None)
+    if not callable(found):
+        known = sorted(key for key, value in vars(module).items() if callable(value) and key[0] != "_")
+        raise UsageError(
+            f"{place} has no function {function}", code="W201", help=f"it has {', '.join(known) or 'none'}"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"no file {path}", code="W201")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _import_path() -> Iterator[None]:
+    """The folder that the command runs in may hold the module, as with `python -m`."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+@contextmanager
+def _refused(target: str, what: str) -> Iterator[None]:
+    """Whatever the user's code raises becomes one message with the line that raised it."""
+    try:
+        yield
+    except SpecError:
+        raise
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if "site-packages" not in f.filename]
+        last = frames[-1] if frames else None
+        where = f" ({Path(last.filename).name}:{last.lineno})" if last else ""
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(f"{target} {what}: {type(error).__name__}: {reason}{where}", code="W202") from error
+
+
+def _build(target: str, build: Callable[[], Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Call the function under the meta device and sort out what it returned."""
+    import torch
+
+    with torch.device("meta"):
+        result = build()
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], torch.nn.Module):
+        kind = type(result).__name__
+        raise UsageError(f"{target} returned a {kind}", code="W201", help=_RETURNS)
+    module, inputs = result
+    if isinstance(inputs, torch.Tensor):
+        return module, (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return module, (), dict(inputs)
+    if isinstance(inputs, tuple | list):
+        return module, tuple(inputs), {}
+    raise UsageError(f"{target} returned inputs of type {type(inputs).__name__}", code="W201", help=_RETURNS)
+
+
+def _samples(target: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> int:
+    """The first dimension of the first tensor."""
+    shapes = [getattr(value, "shape", None) for value in (*arguments, *keywords.values())]
+    first = next((shape for shape in shapes if shape), None)
+    if not first:
+        raise UsageError(
+            f"{target}: no input tensor tells the batch", code="W201", help="say it with --samples"
+        )
+    return int(first[0])
