@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.specs.hardware import Accelerator, Cluster
+from perfmodel.specs.hardware import Accelerator, Cluster, Link
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,6 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "int8": ("int8", "fp8", "bf16"),
 }
 ELEMENT_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "fp4": 2, "int8": 2}
-WEIGHT_BYTES: dict[str, float] = {**ELEMENT_BYTES, "fp8": 1.5, "fp4": 1.25}
 DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
 HOST_LINK_BYTES_PER_S = 12e9  # PCIe 3 x16 as copied; what a parameter server on the host sees
 
@@ -38,14 +37,11 @@ class Machine:
     memory_bytes: Array
     memory_bytes_per_s: Array
     element_bytes: Array
-    weight_bytes: Array
     is_low_precision: Array  # 1 below 16 bit
     node: Array  # accelerators that share a host
     domain: Array  # accelerators that share scale-up links
     up_bytes_per_s: Array  # per accelerator and direction
     out_bytes_per_s: Array  # per accelerator and direction
-    up_latency_s: Array
-    out_latency_s: Array
     in_switch: Array  # 1 where the switch reduces
     host_link_bytes_per_s: Array
 
@@ -62,31 +58,47 @@ def peak(accelerator: Accelerator, precision: str) -> float:
 def machine(cluster: Cluster, precision: str) -> Machine:
     """Read a resolved cluster."""
     node = cluster.node
-    device = node.accelerator
-    up, out = node.scale_up, cluster.scale_out
     per_node = float(node.accelerators_per_node)
-    domain = float(node.scale_up_domain or per_node)
+    out = cluster.scale_out or node.scale_out
     nics = float(cluster.nics_per_node or node.nics_per_node or 1)
-    oversubscription = float(cluster.topology.oversubscription) if cluster.topology else 1.0
-    out_rate = (out.bandwidth * nics / per_node / oversubscription) if out is not None else DEFAULT_NETWORK_BYTES_PER_S / per_node
-    low = precision in ("fp8", "fp4", "int8")
-    return Machine(
-        peak_flop_per_s=np.asarray(peak(device, precision)),
-        peak16_flop_per_s=np.asarray(peak(device, "bf16" if low else precision)),
-        memory_bytes=np.asarray(float(device.memory)),
-        memory_bytes_per_s=np.asarray(float(device.memory_bandwidth)),
-        element_bytes=np.asarray(ELEMENT_BYTES[precision]),
-        weight_bytes=np.asarray(WEIGHT_BYTES[precision]),
-        is_low_precision=np.asarray(float(low)),
-        node=np.asarray(per_node),
-        domain=np.asarray(domain),
-        up_bytes_per_s=np.asarray(float(up.bandwidth) if up is not None else HOST_LINK_BYTES_PER_S),
-        out_bytes_per_s=np.asarray(out_rate),
-        up_latency_s=np.asarray(float(up.latency) if up is not None and up.latency else 2e-6),
-        out_latency_s=np.asarray(float(out.latency) if out is not None and out.latency else 5e-6),
-        in_switch=np.asarray(float(bool(up is not None and up.in_network_reduction))),
-        host_link_bytes_per_s=np.asarray(HOST_LINK_BYTES_PER_S),
+    shared = float(cluster.topology.oversubscription) if cluster.topology else 1.0
+    network = out.bandwidth * nics / shared if out is not None else DEFAULT_NETWORK_BYTES_PER_S
+    return numbers(
+        node.accelerator,
+        precision,
+        per_node=per_node,
+        domain=float(node.scale_up_domain or per_node),
+        scale_up=node.scale_up,
+        network_bytes_per_s=network,
     )
+
+
+def numbers(
+    device: Accelerator,
+    precision: str,
+    *,
+    per_node: float,
+    domain: float,
+    scale_up: Link | None,
+    network_bytes_per_s: float,
+) -> Machine:
+    """The struct from its pieces; `network_bytes_per_s` is per node and direction."""
+    low = precision in ("fp8", "fp4", "int8")
+    values = {
+        "peak_flop_per_s": peak(device, precision),
+        "peak16_flop_per_s": peak(device, "bf16" if low else precision),
+        "memory_bytes": device.memory,
+        "memory_bytes_per_s": device.memory_bandwidth,
+        "element_bytes": ELEMENT_BYTES[precision],
+        "is_low_precision": low,
+        "node": per_node,
+        "domain": domain,
+        "up_bytes_per_s": scale_up.bandwidth if scale_up is not None else HOST_LINK_BYTES_PER_S,
+        "out_bytes_per_s": network_bytes_per_s / per_node,
+        "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
+        "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,
+    }
+    return Machine(**{name: np.asarray(float(value)) for name, value in values.items()})
 
 
 def stack(items: Sequence[Machine]) -> Machine:

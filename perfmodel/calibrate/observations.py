@@ -1,0 +1,78 @@
+"""Measured step times in the form that a fit reads: arrays of points, grouped by family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.mixed import Family
+from perfmodel.predict.coefficients import from_logs
+from perfmodel.predict.features import discrepancy
+from perfmodel.predict.layouts import Layouts, pick
+from perfmodel.predict.machine import Machine
+from perfmodel.predict.step import step
+from perfmodel.workloads.operations import Operations, take
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Points along the last axis of every struct; `family` says to which family each belongs.
+
+    `target` is the log of the step time. Where a source gives only seconds per sample and accelerator
+    (`normalised`), a typical batch is assumed and only ratios within the family mean something.
+    """
+
+    ops: Operations
+    machine: Machine
+    at: Layouts
+    target: Array
+    family: Index
+    names: tuple[str, ...]
+    features: tuple[dict[str, str], ...]
+    kinds: tuple[str, ...]
+    normalised: NDArray[np.bool_]
+
+    def model(self, logs: Array, rows: Index) -> Array:
+        """Log step times of `rows` under log coefficients of shape (n_coefficients, rows)."""
+        parts = step(take(self.ops, rows), pick(self.machine, rows), pick(self.at, rows), from_logs(logs))
+        return np.asarray(np.log(parts.time_s))
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Slopes of the discrepancy, shape (n_discrepancies, points)."""
+        return discrepancy(self.ops, self.at)
+
+    @cached_property
+    def rows(self) -> tuple[Index, ...]:
+        """Rows of each family."""
+        order = np.argsort(self.family, kind="stable")
+        counts = np.bincount(self.family, minlength=len(self.names))
+        return tuple(np.split(order, np.cumsum(counts)[:-1]))
+
+    @cached_property
+    def ratio_only(self) -> NDArray[np.bool_]:
+        """Families of which only ratios mean something."""
+        return np.array([bool(self.normalised[rows].any()) for rows in self.rows])
+
+    def families(self, ids: Sequence[int]) -> list[Family]:
+        """The given families, for a fit."""
+        return [Family(self.rows[i]) for i in ids]
+
+    def subset(self, rows: Index) -> Observations:
+        """The same families with only some of the points."""
+        return replace(
+            self,
+            ops=take(self.ops, rows),
+            machine=pick(self.machine, rows),
+            at=pick(self.at, rows),
+            target=self.target[rows],
+            family=self.family[rows],
+            normalised=self.normalised[rows],
+        )

@@ -1,0 +1,127 @@
+"""Fit the population beliefs on many families, and turn a fit into beliefs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.mixed import Fit, fit, make_shifts
+from perfmodel.calibrate.observations import Observations
+from perfmodel.predict.beliefs import DISCREPANCIES, Beliefs
+from perfmodel.predict.coefficients import LEVELS, MEDIANS, NAMES, SPREADS
+
+Array = NDArray[np.float64]
+
+# Prior spread of a shift at each level, as a share of the coefficient's own spread: the finer, the smaller.
+LEVEL_SHARE: dict[str, float] = {
+    "generation": 0.5,
+    "generation*precision": 0.4,
+    "accelerator": 0.3,
+    "framework": 0.5,
+    "kind": 0.5,
+    "workload": 0.5,
+    "scale_up": 0.5,
+    "scale_out": 0.5,
+    "precision": 0.5,
+    "kind*precision": 0.4,
+    "sharding": 0.4,
+    "tuning": 0.5,
+}
+SCATTER_SHARE = 0.35  # of a coefficient's spread, between jobs that share every level
+DISCREPANCY_SPREADS: dict[str, float] = {
+    "offset": 0.10,
+    "log2_k": 0.01,
+    "crossed": 0.02,
+    "log2_nodes": 0.01,
+    "log_batch": 0.03,
+    "log_tp": 0.05,
+    "log_pp": 0.05,
+    "log_cp": 0.05,
+    "log_ep": 0.05,
+    "recompute": 0.03,
+    "log_micro_batch": 0.03,
+    "log_tokens": 0.05,
+}
+# Families of which only ratios over K mean something get an offset of this many times the usual variance.
+FREE_OFFSET = 400.0
+START_NOISE = 0.03
+
+
+def scatter_prior() -> Array:
+    """Variance of every effect between jobs, before anything is fitted."""
+    own = [(SCATTER_SHARE * SPREADS[name]) ** 2 for name in NAMES]
+    return np.array(own + [DISCREPANCY_SPREADS[name] ** 2 for name in DISCREPANCIES])
+
+
+def fit_population(
+    data: Observations, ids: Sequence[int], *, previous: Fit | None = None, iterations: int = 12
+) -> Fit:
+    """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
+    shifts = make_shifts([data.features[i] for i in ids], LEVELS)
+    prior = np.array([np.log(MEDIANS[c]) if level == "all" else 0.0 for c, level, _ in shifts.names])
+    spread = np.array([SPREADS[c] * (1.0 if level == "all" else LEVEL_SHARE[level]) for c, level, _ in shifts.names])
+    start, scatter, noise = prior.copy(), scatter_prior(), START_NOISE
+    if previous is not None:
+        values = dict(zip(previous.shifts.names, previous.values, strict=True))
+        spreads = dict(zip(previous.shifts.names, previous.prior_sd, strict=True))
+        start = np.array([values.get(name, 0.0) for name in shifts.names])
+        spread = np.array([spreads.get(name, s) for name, s in zip(shifts.names, spread, strict=True)])
+        scatter, noise = previous.scatter, previous.noise
+    return fit(
+        data.model,
+        data.target,
+        data.slopes,
+        data.families(ids),
+        shifts,
+        start=start,
+        prior=prior,
+        prior_sd=spread,
+        scatter=scatter,
+        scatter_prior=scatter_prior(),
+        noise=noise,
+        iterations=iterations,
+        learn_variances=previous is None,
+        offset_boost=np.where(data.ratio_only[list(ids)], FREE_OFFSET, 1.0),
+    )
+
+
+def to_beliefs(
+    found: Fit,
+    data: Observations,
+    ids: Sequence[int],
+    *,
+    conformal: Mapping[str, Mapping[str, float]] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Beliefs:
+    """Beliefs with counts of the families behind every shift."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for i in ids:
+        for name in NAMES:
+            counts[(name, "all", "")] += 1
+            for level in LEVELS[name]:
+                counts[(name, level, data.features[i][level])] += 1
+    groups = {
+        found.shifts.group_names[group]: float(found.prior_sd[np.flatnonzero(found.shifts.group == group)[0]])
+        for group in range(len(found.shifts.group_names))
+    }
+    return Beliefs(
+        values=dict(zip(found.shifts.names, found.values.tolist(), strict=True)),
+        spreads=dict(zip(found.shifts.names, found.deviations.tolist(), strict=True)),
+        level_spreads={key: value for key, value in groups.items() if key[1] != "all"},
+        counts=dict(counts),
+        scatter=found.scatter,
+        noise=found.noise,
+        conformal=conformal or {},
+        meta=meta or {},
+    )
+
+
+def population_logs(beliefs: Beliefs, data: Observations, ids: Sequence[int]) -> Array:
+    """Population log coefficients of the given families, shape (n_coefficients, families)."""
+    return np.stack([beliefs.belief(data.features[i]).median for i in ids], axis=1)
+
+

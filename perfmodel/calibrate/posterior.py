@@ -1,0 +1,100 @@
+"""Condition beliefs on a job's own measurements: many jobs at once, or one.
+
+Gauss-Newton on the conditional modes with Student-t reweighting (see `mixed.py`): the prior is the regulariser, so
+two points move two points' worth, and one bad row cannot take the rest with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.mixed import condition, linearise, student_weights
+from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.population import FREE_OFFSET
+from perfmodel.predict.beliefs import EFFECTS, Beliefs
+from perfmodel.predict.coefficients import NAMES
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+ITERATIONS = 5
+LIMIT = 3.0  # prior standard deviations that a coefficient may move
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Effects of each job given its measurements."""
+
+    mean: Array  # (jobs, n_effects)
+    covariance: Array  # (jobs, n_effects, n_effects)
+    residual: Array  # of each calibration row, log
+    weight: Array  # Student-t weight of each row, near 1 where it was believed
+    rows: Index
+    owner: Index
+    prior_variance: Array  # (jobs, n_effects)
+
+
+def prior_variances(beliefs: Beliefs, data: Observations, ids: Sequence[int]) -> Array:
+    """Variance of every effect of each job before its own measurements: scatter plus what the population leaves open."""
+    table = np.tile(beliefs.scatter, (len(ids), 1))
+    for position, i in enumerate(ids):
+        table[position, : len(NAMES)] += np.square(beliefs.belief(data.features[i]).spread)
+        if data.ratio_only[i]:
+            table[position, len(NAMES)] *= FREE_OFFSET
+    return table
+
+
+def condition_jobs(
+    beliefs: Beliefs, data: Observations, ids: Sequence[int], rows: Sequence[Index], logs: Array
+) -> Posterior:
+    """Posterior effects of the jobs `ids` given the calibration `rows` of each; `logs` are their population centres."""
+    n = len(NAMES)
+    variances = prior_variances(beliefs, data, ids)
+    flat = np.concatenate(list(rows))
+    owner = np.repeat(np.arange(len(ids)), [len(part) for part in rows])
+    edges = np.cumsum([0] + [len(part) for part in rows])
+    mean = np.zeros((len(ids), len(EFFECTS)))
+    covariance = np.zeros((len(ids), len(EFFECTS), len(EFFECTS)))
+    weight, residual = np.ones(flat.size), np.zeros(flat.size)
+    slopes = data.slopes[:, flat]
+    for _ in range(ITERATIONS):
+        centre = logs[:, owner] + mean[owner, :n].T
+        predicted, jacobian = linearise(lambda at: data.model(at, flat), centre)
+        stacked = np.vstack([jacobian, slopes])
+        left = data.target[flat] - predicted + (jacobian * mean[owner, :n].T).sum(axis=0)
+        moved = np.zeros_like(mean)
+        for job in range(len(ids)):
+            part = slice(edges[job], edges[job + 1])
+            found = condition(stacked[:, part], left[part], variances[job], beliefs.noise**2 / weight[part])
+            limit = np.full(len(EFFECTS), np.inf)
+            limit[:n] = LIMIT * np.sqrt(variances[job, :n])
+            moved[job] = np.clip(found.mean, -limit, limit)
+            covariance[job] = found.covariance
+            residual[part] = left[part] - stacked[:, part].T @ moved[job]
+        weight = student_weights(residual, beliefs.noise)
+        mean = moved
+    return Posterior(mean, covariance, residual, weight, flat, owner, variances)
+
+
+def predict_rows(
+    beliefs: Beliefs, data: Observations, posterior: Posterior | None, logs: Array, rows: Index, owner: Index, prior: Array
+) -> tuple[Array, Array]:
+    """Log time and its standard deviation at `rows`; `owner` positions them among the jobs.
+
+    Without a posterior the population predicts, with `prior` variances.
+    """
+    n = len(NAMES)
+    shift = np.zeros((prior.shape[0], len(EFFECTS))) if posterior is None else posterior.mean
+    centre = logs[:, owner] + shift[owner, :n].T
+    value, jacobian = linearise(lambda at: data.model(at, rows), centre)
+    effects = np.vstack([jacobian, data.slopes[:, rows]]).T
+    predicted = value + (data.slopes[:, rows] * shift[owner, n:].T).sum(axis=0)
+    if posterior is None:
+        variance = (np.square(effects) * prior[owner]).sum(axis=1)
+    else:
+        variance = np.einsum("re,ref,rf->r", effects, posterior.covariance[owner], effects)
+    return predicted, np.sqrt(np.maximum(variance, 0.0) + beliefs.noise**2)

@@ -1,0 +1,274 @@
+"""T(K): the step model over a range of K, with bands, parts, memory and reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.beliefs import Belief, Beliefs
+from perfmodel.predict.coefficients import NAMES, from_logs
+from perfmodel.predict.features import discrepancy, features
+from perfmodel.predict.layouts import Layouts, pick
+from perfmodel.predict.machine import Machine, machine
+from perfmodel.predict.memory import Memory, memory
+from perfmodel.predict.space import (
+    REASONS,
+    Candidates,
+    Refusal,
+    Space,
+    candidates,
+    default_space,
+    narrowed,
+)
+from perfmodel.predict.step import Step, step
+from perfmodel.specs.hardware import Cluster
+from perfmodel.specs.layout import Layout
+from perfmodel.specs.workload import Workload
+from perfmodel.workloads.operations import TRANSFORMER_KINDS, Operations, operations
+
+Array = NDArray[np.float64]
+
+DIFFERENCE = 1e-3  # of a log coefficient, for sensitivities
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One job in numbers: what is trained, on what, at which K and batch."""
+
+    workload: Workload
+    cluster: Cluster
+    precision: str
+    k: Array
+    global_batch: Array  # samples at each K
+    layout: Layout | None = None  # None: the best feasible layout at each K
+    seq_len: int | None = None
+    framework: str | None = None
+    jitter: float | None = None  # spread of one worker's step, when declared
+
+    @property
+    def operations(self) -> Operations:
+        """Per-sample operations."""
+        return operations(self.workload, self.seq_len)
+
+    @property
+    def machine(self) -> Machine:
+        """Numbers of the cluster."""
+        return machine(self.cluster, self.precision)
+
+    @property
+    def default_sharding(self) -> str:
+        """What a layout that names no sharding gets."""
+        return "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
+
+    @property
+    def stack(self) -> str:
+        """The framework class by which beliefs vary."""
+        if self.framework:
+            return self.framework
+        return "megatron_core" if self.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
+
+    def features(self) -> dict[str, str]:
+        """Level values for the beliefs."""
+        up, out = self.cluster.node.scale_up, self.cluster.scale_out or self.cluster.node.scale_out
+        sharding = (self.layout.sharding if self.layout else None) or self.default_sharding
+        return features(
+            self.workload,
+            self.cluster.node.accelerator,
+            self.precision,
+            framework=self.stack,
+            scale_up=up.name if up else None,
+            scale_out=out.name if out else None,
+            sharding=sharding,
+        )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """T(K) and everything it was made of; arrays are aligned with `k`, NaN where infeasible."""
+
+    setup: Setup
+    k: Array
+    at: Layouts
+    names: tuple[dict[str, Any], ...]  # the layout of each K, for people
+    step: Step
+    time_s: Array
+    low_s: Array
+    high_s: Array
+    spread: Array  # log standard deviation of T(K)
+    parts: dict[str, Array]
+    hidden_s: Array
+    memory: Memory
+    feasible: NDArray[np.bool_]
+    reasons: tuple[str | None, ...]
+    draws_s: Array  # (draws, K), coherent over K
+    belief: Belief
+    logs: Array  # log coefficients used
+
+
+def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
+    """The belief for this job and the log coefficients at its centre, a calibration included."""
+    belief = beliefs.belief(setup.features())
+    logs = belief.median.copy()
+    if beliefs.calibration is not None:
+        logs = logs + beliefs.calibration.mean[: len(NAMES)]
+    if setup.jitter is not None:
+        logs[NAMES.index("jitter")] = np.log(max(setup.jitter, 1e-12))
+    return belief, logs
+
+
+def choose(setup: Setup, logs: Array, space: Space | None = None) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
+    """Best feasible layout at each K: (all candidates, chosen, its index, its refusal)."""
+    ops, mach = setup.operations, setup.machine
+    whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
+    if setup.layout is not None:
+        whole = narrowed(whole, setup.layout, setup.default_sharding)
+    limit = setup.cluster.max_accelerators
+    found = candidates(
+        whole,
+        setup.k,
+        setup.global_batch,
+        setup.workload,
+        mach,
+        seq_len=setup.seq_len,
+        accumulation=setup.layout.accumulation if setup.layout else None,
+        shard_group=setup.layout.shard_group if setup.layout else None,
+        sequence_parallel=_sequence_parallel(setup),
+        max_accelerators=np.inf if limit is None else float(limit),
+    )
+    with np.errstate(all="ignore"):
+        seconds = step(ops, mach, found.at, from_logs(logs[:, None])).time_s
+        total = memory(ops, mach, found.at).total
+    full = total > mach.memory_bytes
+    refusal = np.where((found.refusal == Refusal.NONE) & full, int(Refusal.MEMORY), found.refusal)
+    # Feasible first, then time; among the infeasible the one that needs least memory, so that the reason is the nearest.
+    rank = np.where(refusal == 0, 0, np.where(refusal == Refusal.MEMORY, 1, 2))
+    value = np.where(rank == 0, np.round(np.log(seconds), 6), np.where(rank == 1, total, refusal))
+    order = np.lexsort((found.simplicity, value, rank, found.k_index))
+    first = np.concatenate([[True], np.diff(found.k_index[order]) > 0])
+    chosen = order[first]
+    return found, pick(found.at, chosen), chosen, refusal[chosen]
+
+
+def _sequence_parallel(setup: Setup) -> float:
+    if setup.layout is not None and setup.layout.sequence_parallel is not None:
+        return float(setup.layout.sequence_parallel)
+    return 1.0
+
+
+def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) -> Curve:
+    """Predict T(K) at every K of the set-up."""
+    ops, mach = setup.operations, setup.machine
+    belief, logs = centre(setup, beliefs)
+    _, at, chosen, refusal = choose(setup, logs)
+    found = step(ops, mach, at, from_logs(logs[:, None]))
+    held = memory(ops, mach, at)
+    feasible = refusal == Refusal.NONE
+    gap = np.where(feasible, 1.0, np.nan)
+    slopes = discrepancy(ops, at)
+    scale = np.ones_like(setup.k)
+    if beliefs.calibration is not None:
+        scale = np.exp(np.tensordot(beliefs.calibration.mean[len(NAMES) :], slopes, axes=1))
+    time = found.time_s * scale * gap
+    parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
+
+    covariance = effect_covariance(beliefs, belief)
+    jacobian = sensitivities(setup, at, logs)
+    effects = np.concatenate([jacobian, slopes])
+    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2
+    spread = np.sqrt(variance)
+    mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
+    half = beliefs.factor(mode, setup.workload.kind) * spread
+    rng = np.random.default_rng(seed)
+    sample = rng.multivariate_normal(np.zeros(covariance.shape[0]), covariance, size=draws, method="cholesky") if draws else np.zeros((0, covariance.shape[0]))
+    drawn = time * np.exp(sample @ effects)
+    return Curve(
+        setup=setup,
+        k=setup.k,
+        at=at,
+        names=tuple(describe(at, i) for i in range(setup.k.size)),
+        step=found,
+        time_s=time,
+        low_s=time * np.exp(-half),
+        high_s=time * np.exp(half),
+        spread=spread,
+        parts=parts,
+        hidden_s=found.hidden_s * scale * gap,
+        memory=held,
+        feasible=feasible,
+        reasons=tuple(_reason(setup, mach, held, i, Refusal(int(code))) for i, code in enumerate(refusal)),
+        draws_s=drawn,
+        belief=belief,
+        logs=logs,
+    )
+
+
+def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:
+    """Covariance of a job's effects: posterior when calibrated, else what the population leaves open."""
+    if beliefs.calibration is not None:
+        covariance = beliefs.calibration.covariance
+    else:
+        variance = beliefs.scatter.copy()
+        variance[: len(NAMES)] += np.square(belief.spread)
+        covariance = np.diag(variance)
+    return np.asarray(covariance + 1e-12 * np.eye(covariance.shape[0]))
+
+
+def sensitivities(setup: Setup, at: Layouts, logs: Array) -> Array:
+    """d ln T / d ln c for each coefficient, shape (n_coefficients, K): all of them in one call of the step model."""
+    n = len(NAMES)
+    moved = np.repeat(logs[:, None, None], n + 1, axis=1)
+    moved[np.arange(n), np.arange(n), 0] += DIFFERENCE
+    seconds = np.log(step(setup.operations, setup.machine, at, from_logs(moved)).time_s)
+    return np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
+
+
+SHARDING_NAMES = ("ddp", "zero1", "zero2", "fsdp", "hsdp", "parameter_server")
+
+
+def describe(at: Layouts, index: int) -> dict[str, Any]:
+    """One layout in words, for the `layout` list of a result."""
+
+    def number(name: str) -> float:
+        value = np.asarray(getattr(at, name))
+        return float(value[index] if value.ndim else value)
+
+    shown: dict[str, Any] = {name: int(number(name)) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
+    micro = number("micro_batch")
+    shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
+    shown["accumulation"] = int(number("accumulation"))
+    shown["sharding"] = SHARDING_NAMES[int(number("sharding"))]
+    repeat = number("recompute")
+    shown["recompute"] = "full" if repeat >= 0.5 else "selective" if repeat > 0 else "none"
+    return shown
+
+
+def _reason(setup: Setup, mach: Machine, held: Memory, index: int, refusal: Refusal) -> str | None:
+    if refusal == Refusal.NONE:
+        return None
+    if refusal == Refusal.MEMORY:
+        parts = {name: float(np.broadcast_to(v, setup.k.shape)[index]) for name, v in held.parts.items()}
+        largest = max(parts, key=lambda name: parts[name])
+        total, room = sum(parts.values()), float(mach.memory_bytes)
+        fix = _MEMORY_FIXES[largest]
+        return f"needs {total / 1e9:.3g} GB of {room / 1e9:.3g} GB a device; most of it {largest} ({parts[largest] / 1e9:.3g} GB): {fix}"
+    if refusal == Refusal.NODES:
+        return f"the cluster has {setup.cluster.max_accelerators} accelerators"
+    return REASONS[refusal]
+
+
+_MEMORY_FIXES = {
+    "weights": "shard the weights (fsdp), raise tp or pp, or use more accelerators",
+    "gradients": "shard the gradients (zero2 or fsdp), raise tp or pp, or use more accelerators",
+    "optimizer": "shard the optimizer (zero1), or use more accelerators",
+    "activations": "recompute activations, use a smaller micro-batch, or raise tp, cp or pp",
+    "logits": "use a smaller micro-batch, or raise tp",
+    "reserved": "use a device with more memory",
+}
+
+
+def at_k(setup: Setup, k: Array, global_batch: Array) -> Setup:
+    """The same job at other K."""
+    return replace(setup, k=k, global_batch=global_batch)

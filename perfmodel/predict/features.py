@@ -1,0 +1,68 @@
+"""Features of a job by which beliefs vary, and the slopes of the discrepancy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.layouts import Layouts
+from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.workload import Workload
+from perfmodel.workloads.operations import Operations
+
+Array = NDArray[np.float64]
+
+UNSAID_RECOMPUTE = 0.3  # where a source does not say, for the discrepancy's slope only
+
+
+def features(
+    workload: Workload,
+    accelerator: Accelerator,
+    precision: str,
+    *,
+    framework: str | None,
+    scale_up: str | None,
+    scale_out: str | None,
+    sharding: str | None,
+    tuning: str = "stock",
+) -> dict[str, str]:
+    """Level values of one job; what nobody says is "unknown", a value with a belief of its own.
+
+    `tuning` is "tuned" for a stack whose batch and layout were retuned at every K by people who race, else "stock".
+    """
+    generation = accelerator.generation or "unknown"
+    return {
+        "generation": generation,
+        "precision": precision,
+        "accelerator": accelerator.name or "unknown",
+        "framework": framework or "unknown",
+        "kind": workload.kind,
+        "workload": workload.name or "unknown",
+        "scale_up": scale_up or "unknown",
+        "scale_out": scale_out or "unknown",
+        "sharding": sharding or "unknown",
+        "tuning": tuning,
+        "generation*precision": f"{generation}*{precision}",
+        "kind*precision": f"{workload.kind}*{precision}",
+    }
+
+
+def discrepancy(ops: Operations, at: Layouts) -> Array:
+    """Slopes of what no coefficient explains, in the order of `beliefs.DISCREPANCIES`; shape (n, ...)."""
+    nodes = np.maximum(at.k / at.per_node, 1.0)
+    repeat = np.where(np.isnan(at.recompute), UNSAID_RECOMPUTE, at.recompute)
+    rows = (
+        np.ones_like(at.k),
+        np.log2(at.k),
+        np.minimum(nodes - 1.0, 1.0),
+        np.log2(nodes),
+        np.log(at.global_batch / at.k),
+        np.log(at.tp),
+        np.log(at.pp),
+        np.log(at.cp),
+        np.log(at.ep),
+        repeat,
+        np.log(at.micro_batch),
+        np.log(ops.tokens),
+    )
+    return np.stack(np.broadcast_arrays(*rows))

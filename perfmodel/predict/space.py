@@ -1,0 +1,204 @@
+"""The layouts that a job could take, as one struct of arrays, with the reason why each impossible one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
+from perfmodel.predict.machine import Machine
+from perfmodel.specs.layout import Layout
+from perfmodel.specs.workload import Workload
+from perfmodel.workloads.operations import TRANSFORMER_KINDS
+
+Array = NDArray[np.float64]
+
+WHOLE = 0  # micro-batch: the whole share of a replica at once
+LARGEST_DEGREE = 64
+
+
+class Refusal(IntEnum):
+    """Why a layout cannot run; 0 is none."""
+
+    NONE = 0
+    DIVISION = 1
+    BATCH = 2
+    HEADS = 3
+    LAYERS = 4
+    EXPERTS = 5
+    SEQUENCE = 6
+    NODES = 7
+    MEMORY = 8
+
+
+REASONS: dict[Refusal, str] = {
+    Refusal.NONE: "",
+    Refusal.DIVISION: "K is not a multiple of tp*pp*cp",
+    Refusal.BATCH: "the batch is smaller than the number of replicas times the micro-batch",
+    Refusal.HEADS: "tp does not divide the attention heads",
+    Refusal.LAYERS: "pp*vpp does not divide the layers",
+    Refusal.EXPERTS: "ep divides neither the experts nor the ranks",
+    Refusal.SEQUENCE: "cp does not divide the sequence",
+    Refusal.NODES: "the cluster has fewer accelerators",
+    Refusal.MEMORY: "does not fit in memory",
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """Candidate values of each dimension; their product is the space."""
+
+    tp: tuple[int, ...] = (1,)
+    pp: tuple[int, ...] = (1,)
+    cp: tuple[int, ...] = (1,)
+    ep: tuple[int, ...] = (1,)
+    vpp: tuple[int, ...] = (1,)
+    micro_batch: tuple[int, ...] = (WHOLE,)
+    sharding: tuple[str, ...] = ("ddp",)
+    recompute: tuple[str, ...] = ("none",)
+
+    @property
+    def size(self) -> int:
+        """Layouts per K."""
+        return int(np.prod([len(getattr(self, f.name)) for f in fields(self)]))
+
+
+def powers_of_two(most: float) -> tuple[int, ...]:
+    """1, 2, 4 ... up to `most`.
+
+    >>> powers_of_two(9)
+    (1, 2, 4, 8)
+    """
+    return tuple(1 << i for i in range(max(1, int(most)).bit_length()))
+
+
+def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_most: int) -> Space:
+    """What `layout: auto` searches: small, and wide enough to fit any zoo model on its usual hardware."""
+    if workload.kind not in TRANSFORMER_KINDS or not workload.layers:
+        return Space(micro_batch=(WHOLE, *powers_of_two(256)))
+    heads = int(workload.heads or 1)
+    layers = int(workload.layers)
+    limit = min(int(machine.domain), 16, k_most)
+    tp = tuple(t for t in powers_of_two(limit) if heads % t == 0)
+    pp = tuple(p for p in range(1, min(LARGEST_DEGREE, layers, k_most) + 1) if layers % p == 0)
+    small = (workload.params or 0) < 3e9
+    if small:
+        pp = (1,)
+    tokens = int(seq_len or workload.seq_len or 512)
+    experts = int(workload.experts or 0)
+    return Space(
+        tp=tp,
+        pp=pp,
+        cp=tuple(c for c in powers_of_two(min(tokens // 8192, 16)) if c <= k_most),
+        ep=tuple(e for e in powers_of_two(min(experts, 64, k_most)) if experts % e == 0) if experts > 1 else (1,),
+        micro_batch=(1, 2, 4, 8, 16, 32) if not small else (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        sharding=("zero1", "fsdp"),
+        recompute=("none", "full"),
+    )
+
+
+def narrowed(space: Space, layout: Layout, default_sharding: str) -> Space:
+    """The part of the space that a given layout leaves open (its micro-batch, when not given)."""
+    return replace(
+        space,
+        tp=(layout.tp,),
+        pp=(layout.pp,),
+        cp=(layout.cp,),
+        ep=(layout.ep,),
+        vpp=(layout.vpp,),
+        micro_batch=(layout.micro_batch,) if layout.micro_batch else (WHOLE, *powers_of_two(256)),
+        sharding=(layout.sharding or default_sharding,),
+        recompute=(layout.recompute,),
+    )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All layouts of a space at several K, and which of them are refused before any physics."""
+
+    at: Layouts
+    refusal: NDArray[np.int64]
+    k_index: NDArray[np.int64]  # position of each candidate's K
+    simplicity: Array  # ties go to the smaller
+    sharding: NDArray[np.int64]  # positions in the space's own lists, for showing a layout
+    recompute: NDArray[np.int64]
+
+
+def candidates(
+    space: Space,
+    k: NDArray[np.float64],
+    global_batch: NDArray[np.float64],
+    workload: Workload,
+    machine: Machine,
+    *,
+    seq_len: int | None = None,
+    accumulation: int | None = None,
+    shard_group: int | None = None,
+    sequence_parallel: float = 1.0,
+    max_accelerators: float = np.inf,
+    where: Any = None,
+) -> Candidates:
+    """The product of `space` with the values of `k`; `where` (a slice) takes a part of it, for chunks."""
+    sizes = [len(k), *(len(getattr(space, f.name)) for f in fields(space))]
+    count = int(np.prod(sizes))
+    flat = np.arange(count, dtype=np.int64)
+    if where is not None:
+        flat = flat[where]
+    index = np.unravel_index(flat, sizes)
+    columns = {
+        f.name: np.array(getattr(space, f.name))[index[i + 1]]
+        for i, f in enumerate(fields(space))
+        if f.name not in ("sharding", "recompute")
+    }
+    ki, sharding_index, recompute_index = index[0], index[-2], index[-1]
+    k_, batch = k[ki], global_batch[ki]
+    tp, pp, cp, ep, vpp = (columns[name].astype(float) for name in ("tp", "pp", "cp", "ep", "vpp"))
+    model = tp * pp * cp
+    dp = np.maximum(np.floor(k_ / model), 1.0)
+    share = batch / dp
+    micro = np.where(columns["micro_batch"] == WHOLE, share, columns["micro_batch"].astype(float))
+    steps = np.ceil(share / micro - 1e-9) if accumulation is None else np.full_like(share, float(accumulation))
+    micro = micro if accumulation is None else share / steps
+    heads = float(workload.heads or 0)
+    layers = float(workload.layers or 1)
+    experts = float(workload.experts or 1)
+    tokens = float(seq_len or workload.seq_len or 1)
+    refusal = np.zeros(flat.size, dtype=np.int64)
+    checks: Sequence[tuple[Refusal, Any]] = (
+        (Refusal.NODES, k_ > max_accelerators),
+        (Refusal.EXPERTS, (ep > 1) & ((experts % ep > 0) | ((tp * cp * dp) % ep > 0))),
+        (Refusal.SEQUENCE, (cp > 1) & (tokens % cp > 0)),
+        (Refusal.LAYERS, (pp > 1) & (layers % (pp * vpp) > 0)),
+        (Refusal.HEADS, (tp > 1) & (heads > 0) & (heads % np.maximum(tp, 1.0) > 0)),
+        (Refusal.BATCH, (micro > share * (1 + 1e-9)) | (micro < 1.0 - 1e-9)),
+        (Refusal.DIVISION, (k_ % model > 0) | (model > k_)),
+    )
+    for code, broken in checks:
+        refusal = np.where(broken, int(code), refusal)
+    codes = np.array([float(SHARDING_CODES[name]) for name in space.sharding])
+    shares = np.array([RECOMPUTE_SHARE[name] for name in space.recompute])
+    at = layouts(
+        np.where(refusal == Refusal.DIVISION, model * dp, k_),
+        global_batch=batch,
+        accelerators_per_node=machine.node,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=ep,
+        vpp=vpp,
+        accumulation=steps,
+        sharding=codes[sharding_index],
+        shard_group=None if shard_group is None else float(shard_group),
+        recompute=shares[recompute_index],
+        sequence_parallel=np.where(tp > 1, sequence_parallel, 0.0),
+    )
+    # An uneven share: the fullest replica runs whole micro-batches.
+    at = replace(at, micro_batch=np.minimum(micro, share) if accumulation is None else micro, dp=dp)
+    simplicity = np.log2(tp) + np.log2(pp) + 1.1 * np.log2(cp) + 0.6 * np.log2(ep) + np.log2(vpp)
+    simplicity = simplicity + 0.01 * sharding_index + 0.02 * recompute_index
+    return Candidates(at, refusal, ki, simplicity, sharding_index, recompute_index)

@@ -1,0 +1,379 @@
+"""Measured runs in the CSV form of validation/measured/README.md, resolved to operations, machines and layouts."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.calibrate.observations import Observations
+from perfmodel.errors import Problem, SpecError
+from perfmodel.predict.features import features
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, layouts, pick
+from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, Machine, numbers
+from perfmodel.predict.machine import stack as stack_machines
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.workload import Workload
+from perfmodel.workloads.operations import LANGUAGE_KINDS, TRANSFORMER_KINDS, Operations, operations, stack, take
+
+FAMILY_COLUMNS = (
+    "family", "group", "source", "workload", "precision", "accelerator", "accelerators_per_node", "scale_up",
+    "scale_out", "network_gbit_per_s_per_node", "framework_class", "sharding", "regime",
+)  # fmt: skip
+POINT_COLUMNS = (
+    "family", "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch",
+    "seq_len", "recompute", "step_s", "grade",
+)  # fmt: skip
+NUMBERS = (
+    "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
+    "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
+)  # fmt: skip
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
+
+# Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
+TYPICAL_BATCH: dict[str, float] = {
+    "convnet": 128, "detection": 16, "segmentation": 8, "tts": 6400, "rnn-translation": 3840,
+    "encoder-transformer": 32, "decoder-transformer": 4, "encoder-decoder-transformer": 32, "recommendation": 8192,
+    "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
+}  # fmt: skip
+NVL72_DOMAIN = 72.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a CSV file: text by column, numbers parsed, and where it stands."""
+
+    file: str
+    line: int
+    text: Mapping[str, str]
+    number: Mapping[str, float | None]
+
+    def get(self, column: str, default: float) -> float:
+        """A number, or `default` where the cell is blank."""
+        value = self.number.get(column)
+        return default if value is None else value
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Families, points and workloads as read, with nothing resolved yet."""
+
+    folder: Path
+    families: dict[str, Row]
+    points: tuple[Row, ...]
+    workloads: dict[str, Workload]
+    collectives: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Observations, and what could not be resolved and why."""
+
+    observations: Observations
+    families: tuple[Row, ...]  # aligned with the observations' names
+    points: tuple[Row, ...]  # aligned with the observations' points
+    unresolved: tuple[tuple[str, str], ...]  # (family, reason)
+
+
+def read_corpus(folder: Path) -> Corpus:
+    """Read a folder; every malformed cell is reported at once, with file, line and column."""
+    problems: list[Problem] = []
+    tables: dict[str, list[Row]] = {}
+    for name, columns in (
+        ("workloads.csv", ("workload", "kind")),
+        ("families.csv", FAMILY_COLUMNS),
+        ("points.csv", POINT_COLUMNS),
+    ):
+        path = folder / name
+        if not path.is_file():
+            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help="see the form in validation/measured/README.md"))
+            continue
+        tables[name] = list(_rows(path, columns, problems))
+    collectives = folder / "collectives.csv"
+    sweeps = list(_rows(collectives, ("sweep", "op", "ranks", "nodes", "bytes", "time_s"), problems)) if collectives.is_file() else []
+    workloads: dict[str, Workload] = {}
+    for row in tables.get("workloads.csv", []):
+        built = _workload(row, problems)
+        if built is not None:
+            workloads[row.text["workload"]] = built
+    families: dict[str, Row] = {}
+    for row in tables.get("families.csv", []):
+        _check_family(row, families, workloads, problems)
+        families[row.text["family"]] = row
+    for row in tables.get("points.csv", []):
+        _check_point(row, families, problems)
+    if problems:
+        raise SpecError(problems)
+    return Corpus(folder, families, tuple(tables["points.csv"]), workloads, tuple(sweeps))
+
+
+def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        try:
+            reader = csv.DictReader(stream, strict=True)
+            header = reader.fieldnames or []
+            missing = [column for column in required if column not in header]
+            if missing:
+                problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=f"missing column {', '.join(missing)}", help=f"the header needs {', '.join(required)}"))
+                return
+            for record in reader:
+                text = {key: (value or "").strip() for key, value in record.items() if isinstance(key, str) and not isinstance(value, list)}
+                yield Row(str(path), reader.line_num, text, _parse(path, reader.line_num, header, text, problems))
+        except (csv.Error, UnicodeDecodeError) as error:
+            problems.append(Problem(file=str(path), line=1, column=1, code="D003", message=f"not readable as CSV: {error}"))
+
+
+def _parse(path: Path, line: int, header: Any, text: Mapping[str, str], problems: list[Problem]) -> dict[str, float | None]:
+    numbers_: dict[str, float | None] = {}
+    for column in (*NUMBERS, "ranks", "bytes", "time_s"):
+        cell = text.get(column, "")
+        if column not in text or cell == "":
+            numbers_[column] = None
+            continue
+        try:
+            value = float(cell)
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value) or value < 0 or (column in ("k", "nodes", "step_s", "ranks", "time_s") and value == 0):
+            where = list(header).index(column) + 1
+            problems.append(Problem(file=str(path), line=line, column=where, code="D004", message=f'{column} is "{cell}": not a positive number', help="leave a cell blank when nobody says"))
+            value = 1.0
+        numbers_[column] = value
+    return numbers_
+
+
+def _workload(row: Row, problems: list[Problem]) -> Workload | None:
+    from pydantic import ValidationError
+
+    known = Workload.model_fields
+    data: dict[str, Any] = {"name": row.text["workload"]}
+    for column, cell in row.text.items():
+        if column == "workload" or cell == "" or column not in known:
+            continue
+        annotation = str(known[column].annotation)
+        if "bool" in annotation:
+            data[column] = cell not in ("0", "false", "False")
+        elif "str" in annotation or "Literal" in annotation:
+            data[column] = cell
+        else:
+            try:
+                number = float(cell)
+            except ValueError:
+                problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f'{column} is "{cell}": not a number'))
+                return None
+            data[column] = int(number) if number == int(number) else number
+    try:
+        return Workload.model_validate(data)
+    except ValidationError as error:
+        for item in error.errors():
+            field = ".".join(str(part) for part in item["loc"]) or "workload"
+            problems.append(Problem(file=row.file, line=row.line, column=1, code="D005", message=f"{row.text['workload']}: {field}: {item['msg']}"))
+        return None
+
+
+def _check_family(row: Row, families: Mapping[str, Row], workloads: Mapping[str, Workload], problems: list[Problem]) -> None:
+    def refuse(message: str, hint: str | None = None) -> None:
+        problems.append(Problem(file=row.file, line=row.line, column=1, code="D006", message=message, help=hint))
+
+    if row.text["family"] in families:
+        refuse(f'family "{row.text["family"]}" stands twice')
+    if row.text["precision"] not in PRECISIONS:
+        refuse(f'precision "{row.text["precision"]}" is not known', f"one of {', '.join(PRECISIONS)}")
+    if row.text["sharding"] not in SHARDING_CODES and row.text["sharding"]:
+        refuse(f'sharding "{row.text["sharding"]}" is not known', f"one of {', '.join(SHARDING_CODES)}")
+    if row.number["accelerators_per_node"] is None:
+        refuse("accelerators_per_node is blank")
+
+
+def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
+    if row.text["family"] not in families:
+        problems.append(Problem(file=row.file, line=row.line, column=1, code="D007", message=f'family "{row.text["family"]}" is not in families.csv'))
+    for column in ("k", "nodes", "step_s"):
+        if row.number[column] is None:
+            problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f"{column} is blank"))
+    recompute = row.text["recompute"]
+    if recompute and recompute not in RECOMPUTE_SHARE:
+        problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f'recompute is "{recompute}"', help="none, selective, full, or blank"))
+
+
+def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
+    """Turn rows into observations. A family that lacks a catalogue entry is listed with the reason."""
+    usual = _usual_networks(catalog)
+    machines: list[Machine] = []
+    feature_rows: list[dict[str, str]] = []
+    names: list[str] = []
+    unresolved: list[tuple[str, str]] = []
+    for name, row in corpus.families.items():
+        workload = corpus.workloads.get(row.text["workload"])
+        if workload is None and row.text["workload"] in catalog.names("workloads"):
+            workload = catalog.get("workloads", row.text["workload"])
+        reason = _missing(row, workload, catalog)
+        if reason or workload is None:
+            unresolved.append((name, reason or "no workload"))
+            continue
+        corpus.workloads.setdefault(row.text["workload"], workload)
+        device = catalog.get("accelerators", row.text["accelerator"])
+        names.append(name)
+        machines.append(_machine(row, device, catalog, usual))
+        feature_rows.append(
+            features(
+                workload,
+                device,
+                row.text["precision"],
+                framework=row.text["framework_class"],
+                scale_up=row.text["scale_up"],
+                scale_out=row.text["scale_out"],
+                sharding=row.text["sharding"],
+                tuning="tuned" if row.text["regime"] == "tuned" else "stock",
+            )
+        )
+    position = {name: i for i, name in enumerate(names)}
+    points = tuple(p for p in corpus.points if p.text["family"] in position and p.text["grade"] in grades)
+    seen = {p.text["family"] for p in points}
+    unresolved += [(name, f"no points of grade {' or '.join(grades)}") for name in names if name not in seen]
+    family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
+    observations = _observe(corpus, points, family, names, machines, feature_rows)
+    return Resolved(observations, tuple(corpus.families[name] for name in names), points, tuple(unresolved))
+
+
+def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | None:
+    if workload is None:
+        return f'workload "{row.text["workload"]}" is neither in workloads.csv nor in the zoo'
+    if row.text["accelerator"] not in catalog.names("accelerators"):
+        return f'accelerator "{row.text["accelerator"]}" is not in the catalogue'
+    for column in ("scale_up", "scale_out"):
+        if row.text[column] and row.text[column] not in catalog.names("links"):
+            return f'link "{row.text[column]}" is not in the catalogue'
+    has_work = workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
+    return None if has_work else "the workload has neither FLOP nor dimensions"
+
+
+def _usual_networks(catalog: Catalog) -> dict[str, float]:
+    """Bytes per second and accelerator of the network that each accelerator (or its generation) usually has."""
+    rates: dict[str, list[float]] = {}
+    for name in catalog.names("nodes"):
+        node = catalog.get("nodes", name)
+        if node.scale_out is not None:
+            rate = node.scale_out.bandwidth * (node.nics_per_node or 1) / node.accelerators_per_node
+            for key in (node.accelerator.name, node.accelerator.generation):
+                if key:
+                    rates.setdefault(key, []).append(rate)
+    return {key: float(np.median(values)) for key, values in rates.items()}
+
+
+def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str, float]) -> Machine:
+    per_node = row.get("accelerators_per_node", 1.0)
+    stated = row.number["network_gbit_per_s_per_node"]
+    if stated is not None:
+        network = stated * 1e9 / 8.0
+    else:
+        rate = usual.get(device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / per_node))
+        network = rate * per_node
+    link = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
+    return numbers(
+        device,
+        row.text["precision"],
+        per_node=per_node,
+        domain=max(per_node, NVL72_DOMAIN) if row.text["scale_up"] == "nvl72" else per_node,
+        scale_up=link,
+        network_bytes_per_s=network,
+    )
+
+
+def _observe(
+    corpus: Corpus,
+    points: tuple[Row, ...],
+    family: np.ndarray[Any, np.dtype[np.intp]],
+    names: list[str],
+    machines: list[Machine],
+    feature_rows: list[dict[str, str]],
+) -> Observations:
+    rows = [corpus.families[p.text["family"]] for p in points]
+    used = [corpus.workloads[row.text["workload"]] for row in rows]
+    built: dict[tuple[str, float | None], int] = {}
+    structs: list[Operations] = []
+    which = np.empty(len(points), dtype=np.intp)
+    columns = {name: np.empty(len(points)) for name in ("k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "per_node", "group")}
+    normalised = np.zeros(len(points), dtype=bool)
+    target = np.empty(len(points))
+    for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
+        key = (row.text["workload"], point.number["seq_len"])
+        if key not in built:
+            built[key] = len(structs)
+            structs.append(operations(workload, int(key[1]) if key[1] else None))
+        which[i] = built[key]
+        filled = complete(point, workload)
+        normalised[i] = point.number["global_batch"] is None
+        for name, value in filled.items():
+            columns[name][i] = value
+        columns["group"][i] = row.get("shard_group", filled["k"] / (filled["tp"] * filled["pp"]))
+        seconds = point.get("step_s", 1.0)
+        target[i] = np.log(seconds * filled["batch"] / filled["k"] if normalised[i] else seconds)
+    sharding = np.array([float(SHARDING_CODES[row.text["sharding"] or "unknown"]) for row in rows])
+    core = np.array([float(row.text["framework_class"] in ("megatron_core", "xla")) for row in rows])
+    at = layouts(
+        columns["k"],
+        global_batch=columns["batch"],
+        accelerators_per_node=1.0,
+        tp=columns["tp"],
+        pp=columns["pp"],
+        cp=columns["cp"],
+        ep=columns["ep"],
+        vpp=columns["vpp"],
+        accumulation=columns["steps"],
+        sharding=sharding,
+        shard_group=columns["group"],
+        recompute=columns["recompute"],
+        sequence_parallel=core,
+        per_node=columns["per_node"],
+    )
+    return Observations(
+        ops=take(stack(structs), which),
+        machine=pick(stack_machines(machines), family),
+        at=at,
+        target=target,
+        family=family,
+        names=tuple(names),
+        features=tuple(feature_rows),
+        kinds=tuple(corpus.workloads[corpus.families[name].text["workload"]].kind for name in names),
+        normalised=normalised,
+    )
+
+
+def complete(point: Row, workload: Workload) -> dict[str, float]:
+    """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
+    k = point.get("k", 1.0)
+    tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
+    if tp * pp * cp > k:
+        tp = pp = cp = 1.0
+    experts = float(workload.experts or 1)
+    ep = min(point.get("ep", min(8.0, k)), experts) if experts > 1 else 1.0
+    dp = k / (tp * pp * cp)
+    batch = point.number["global_batch"]
+    if batch is None:
+        batch = TYPICAL_BATCH.get(workload.kind, 32.0) * dp
+    steps, micro = point.number["accumulation"], point.number["micro_batch"]
+    if steps is None and micro is not None:
+        steps = batch / dp / micro
+    elif steps is None:
+        language = workload.kind in LANGUAGE_KINDS
+        steps = batch / dp if language and (pp > 1 or (workload.params or 0) > 2e10) else batch / dp / 4.0 if language else 1.0
+    said = point.text["recompute"]
+    unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
+    return {
+        "k": k,
+        "tp": tp,
+        "pp": pp,
+        "cp": cp,
+        "ep": ep,
+        "vpp": point.get("vpp", 1.0),
+        "batch": batch,
+        "steps": max(steps, 1.0),
+        "recompute": RECOMPUTE_SHARE.get(said, unsaid),
+        "per_node": k / point.get("nodes", 1.0),
+    }
