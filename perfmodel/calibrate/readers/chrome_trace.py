@@ -25,9 +25,9 @@ from perfmodel.calibrate.readers.steps import Activity, Collective, RankSteps, T
 from perfmodel.calibrate.readers.sweeps import canonical_op
 
 MICROSECOND = 1e-6
-_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
-_OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d+)$")
-_LOADING = re.compile(r"(?i)enumerate\(DataLoader\)|data_?loader|get_batch|next_batch|batch_generator")
+PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
+OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d+)$")
+LOADING = re.compile(r"(?i)enumerate\(DataLoader\)|data_?loader|get_batch|next_batch|batch_generator")
 _COMMUNICATION = re.compile(
     r"(?i)^(?:nccl|rccl|void nccl|gloo:|c10d::|mscclpp|oneccl|hccl)|cross_device_reduce|nvshmem|deep_ep"
 )
@@ -64,28 +64,50 @@ _BYTES = {
 }
 
 
-class _Spans:
-    """Starts and ends in two flat arrays: 16 bytes an event."""
+class Spans:
+    """Starts and ends in two flat arrays, 16 bytes an event; `unit_s` is their unit in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit_s: float = MICROSECOND) -> None:
         self.start = array("d")
         self.end = array("d")
+        self.unit_s = unit_s
 
     def add(self, start: float, duration: float) -> None:
+        """Keep one span."""
         self.start.append(start)
         self.end.append(start + duration)
 
     def union(self) -> Union:
-        return union(np.array(self.start) * MICROSECOND, np.array(self.end) * MICROSECOND)
+        """When any of the spans was open [s]."""
+        return union(np.array(self.start) * self.unit_s, np.array(self.end) * self.unit_s)
+
+
+class KernelNames:
+    """Which kernels and operators communicate; each name is looked at once."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str | None] = {}
+
+    def kind(self, name: str) -> str | None:
+        """The collective, "other" for one that its name does not tell, None for compute.
+
+        >>> KernelNames().kind("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+        'reduce_scatter'
+        """
+        if name not in self._kinds:
+            found = _KERNEL_OP.search(name)
+            op = canonical_op(found.group(1)) if found else None
+            self._kinds[name] = (op or "other") if _COMMUNICATION.search(name) else None
+        return self._kinds[name]
 
 
 @dataclass
 class _Lane:
     """One device (or, without devices, the host's operators)."""
 
-    compute: _Spans = field(default_factory=_Spans)
-    communication: _Spans = field(default_factory=_Spans)
-    copy: _Spans = field(default_factory=_Spans)
+    compute: Spans = field(default_factory=Spans)
+    communication: Spans = field(default_factory=Spans)
+    copy: Spans = field(default_factory=Spans)
 
 
 @dataclass
@@ -103,13 +125,13 @@ class _Kineto:
 
     lanes: dict[int, _Lane] = field(default_factory=dict)
     host: _Lane = field(default_factory=_Lane)
-    loading: _Spans = field(default_factory=_Spans)
+    loading: Spans = field(default_factory=Spans)
     host_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
     device_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
     other_steps: dict[int, tuple[float, float]] = field(default_factory=dict)
     volumes: dict[str, _Volume] = field(default_factory=dict)
     host_volumes: dict[str, _Volume] = field(default_factory=dict)
-    names: dict[str, str | None] = field(default_factory=dict)
+    names: KernelNames = field(default_factory=KernelNames)
 
     def add(self, event: dict[str, Any], kind: str) -> str | None:
         """Keep an event; the reason when it cannot be used."""
@@ -135,21 +157,13 @@ class _Kineto:
         return self.lanes.setdefault(device if isinstance(device, int) else 0, _Lane())
 
     def _kernel(self, event: dict[str, Any], name: str, start: float, duration: float) -> None:
-        kind = self._kind(name)
+        kind = self.names.kind(name)
         lane = self._lane(event)
         if kind is None:
             lane.compute.add(start, duration)
         else:
             lane.communication.add(start, duration)
             self._volume(self.volumes, event, kind, duration)
-
-    def _kind(self, name: str) -> str | None:
-        """The collective that a kernel or operator is, "other" for an unnamed one, None for compute."""
-        if name not in self.names:
-            found = _KERNEL_OP.search(name) if _COMMUNICATION.search(name) else None
-            op = canonical_op(found.group(1)) if found else None
-            self.names[name] = None if not _COMMUNICATION.search(name) else op or "other"
-        return self.names[name]
 
     def _volume(self, volumes: dict[str, _Volume], event: dict[str, Any], kind: str, duration: float) -> None:
         args = event.get("args")
@@ -169,17 +183,17 @@ class _Kineto:
             volume.ranks = facts["Group size"]
 
     def _annotation(self, event: dict[str, Any], name: str, start: float, duration: float, kind: str) -> None:
-        if step := _STEP.match(name):
+        if step := PROFILER_STEP.match(name):
             steps = self.device_steps if kind == "device annotation" else self.host_steps
             _widen(steps, int(step.group(1)), start, start + duration)
         elif kind == "device annotation":
             return
-        elif _LOADING.search(name):
+        elif LOADING.search(name):
             self.loading.add(start, duration)
-        elif kind == "annotation" and (other := _OTHER_STEP.search(name)):
+        elif kind == "annotation" and (other := OTHER_STEP.search(name)):
             _widen(self.other_steps, int(other.group(1)), start, start + duration)
         elif not self.lanes:  # host operators matter only until a kernel shows that there is a device
-            op = self._kind(name)
+            op = self.names.kind(name)
             if op is None:
                 if kind == "cpu":
                     self.host.compute.add(start, duration)

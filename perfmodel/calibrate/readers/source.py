@@ -7,6 +7,7 @@ is always `lines`.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import math
@@ -114,11 +115,13 @@ def open_bytes(path: Path) -> BinaryIO:
     return raw
 
 
-def numbered_lines(path: Path, tally: Tally) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, tally: Tally, *, redrawn: bool = False) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without colours and carriage returns; undecodable bytes become U+FFFD.
 
-    A progress bar redraws itself with carriage returns: the last drawing of each line counts.
+    A progress bar redraws itself with carriage returns: the last drawing of each line counts, or, with
+    `redrawn`, every drawing as a line of its own under the same number.
     """
+    place = 0
     with open_bytes(path) as raw:
         head = raw.peek(2)[:2] if isinstance(raw, io.BufferedReader) else b""
         encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(head, "utf-8-sig")
@@ -133,16 +136,19 @@ def numbered_lines(path: Path, tally: Tally) -> Iterator[tuple[int, str]]:
                         break
             except (EOFError, zlib.error, gzip.BadGzipFile):
                 tally.lines += 1
-                tally.reject(tally.lines, "", "the compressed data ends early or is damaged")
+                tally.reject(place + 1, "", "the compressed data ends early or is damaged")
                 return
             if not line:
                 return
-            tally.lines += 1
+            place += 1
             if cut:
-                tally.reject(tally.lines, line, "line is too long")
+                tally.lines += 1
+                tally.reject(place, line, "line is too long")
                 continue
-            drawn = [part for part in line.rstrip("\r\n").split("\r") if part]
-            yield tally.lines, _ANSI.sub("", drawn[-1] if drawn else "")
+            drawn = [part for part in line.rstrip("\r\n").split("\r") if part] or [""]
+            for part in drawn if redrawn else drawn[-1:]:
+                tally.lines += 1
+                yield place, _ANSI.sub("", part)
 
 
 def without_launcher(text: str) -> str:
@@ -166,6 +172,22 @@ def number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def csv_cells(text: str) -> list[str]:
+    """The cells of one line of CSV without the space around them; none where the quotes are hopeless.
+
+    >>> csv_cells('2024/05/01 12:00:00.000, 0, "245.31 W"')
+    ['2024/05/01 12:00:00.000', '0', '245.31 W']
+    """
+    try:
+        return [
+            cell.strip()
+            for row in csv.reader([text.replace("\0", " ")], skipinitialspace=True)
+            for cell in row
+        ]
+    except csv.Error:
+        return []
 
 
 _SIZES = {"": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
