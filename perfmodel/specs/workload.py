@@ -64,6 +64,7 @@ class Workload(Record):
     vocab: Count | None = Field(None, description="Vocabulary size.")
     seq_len: Count | None = Field(None, description="Tokens of a sequence, by default.")
     max_positions: Count | None = Field(None, description="Rows of a learned position table.")
+    token_types: Count | None = Field(None, description="Rows of a token-type table.")
     decoder_seq_len: Count | None = Field(None, description="Tokens on the decoder's side.")
     encoder_layers: CountOrZero | None = Field(None, description="Blocks of the encoder.")
     decoder_layers: CountOrZero | None = Field(None, description="Blocks of the decoder.")

@@ -1,0 +1,215 @@
+"""From a job's words to a complete job: the documented defaults, and the checks that need several keys at once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perfmodel.errors import Problem, SpecError, UsageError
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.fields import Precision
+from perfmodel.specs.job import TRANSFORMERS, Job, JobFile, Regime
+from perfmodel.specs.layout import Layout
+from perfmodel.specs.loader import Mark, Tree
+from perfmodel.specs.prices import resolve_price
+from perfmodel.specs.ranges import parse_k
+
+DEFAULT_MAX_K = 1024
+DEFAULT_TOKENS = 4 * 2**20  # global batch of a language model where nobody says
+DEFAULT_SAMPLES = 4096  # and of anything else
+DEFAULT_SAMPLES_PER_ACCELERATOR = 64
+
+
+class Finisher:
+    """Defaults and the checks that need several keys at once."""
+
+    def __init__(self, spec: JobFile, tree: Tree, catalog: Catalog) -> None:
+        self.spec, self.tree, self.catalog = spec, tree, catalog
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+
+    def job(self, default_name: str | None) -> Job:
+        spec = self.spec
+        self._batch_words()
+        regime: Regime = spec.regime or ("weak" if spec.batch_per_accelerator is not None else "strong")
+        k, k_given = self._k()
+        layout = self._layout(k)
+        price, problems = resolve_price(spec.price, spec.cluster, self.catalog, self._mark("price"))
+        self.problems.extend(problems)
+        if price.note:
+            self.notes.append(f"price: {price.note}")
+        seq_len = spec.seq_len or spec.workload.seq_len
+        if (
+            spec.seq_len is not None
+            and spec.workload.kind not in TRANSFORMERS
+            and spec.workload.seq_len is None
+        ):
+            self.notes.append(f"seq_len has no meaning for {spec.workload.name} and is left out")
+            seq_len = None
+        precision = self._precision()
+        global_batch, per_accelerator = self._batch(regime, seq_len)
+        transformer = spec.workload.kind in TRANSFORMERS
+        if self.problems:
+            raise SpecError(self.problems)
+        job = Job(
+            name=spec.name or default_name or f"{spec.workload.name}-on-{spec.cluster.name}",
+            workload=spec.workload,
+            cluster=spec.cluster,
+            precision=precision,
+            seq_len=seq_len,
+            regime=regime,
+            global_batch=global_batch,
+            batch_per_accelerator=per_accelerator,
+            layout=layout,
+            k=k,
+            k_given=k_given,
+            steps=spec.steps,
+            price=price,
+            grid=spec.grid,
+            jitter=spec.jitter,
+            reliability=spec.reliability,
+            framework=spec.framework or ("megatron_core" if transformer else "pytorch_eager"),
+            notes=tuple(self.notes),
+        )
+        job._tree = self.tree
+        return job
+
+    def _mark(self, path: str) -> Mark:
+        mark, node = self.tree.mark, self.tree
+        for part in path.split("."):
+            inner = node.get(part)
+            if inner is None:
+                return mark
+            node, mark = inner, inner.mark
+        return mark
+
+    def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
+        self.problems.append(self._mark(path).problem(code, message, help))
+
+    def _batch_words(self) -> None:
+        spec = self.spec
+        if spec.global_batch is not None and spec.batch_per_accelerator is not None:
+            self._refuse(
+                "batch_per_accelerator",
+                "both global_batch and batch_per_accelerator",
+                "strong scaling fixes global_batch, weak scaling batch_per_accelerator",
+            )
+        elif spec.regime == "weak" and spec.global_batch is not None:
+            self._refuse(
+                "global_batch",
+                "weak scaling fixes batch_per_accelerator, not global_batch",
+                "write batch_per_accelerator: N, or regime: strong",
+            )
+        elif spec.regime == "strong" and spec.batch_per_accelerator is not None:
+            self._refuse(
+                "batch_per_accelerator",
+                "strong scaling fixes global_batch, not batch_per_accelerator",
+                "write global_batch: N, or regime: weak",
+            )
+
+    def _batch(self, regime: Regime, seq_len: int | None) -> tuple[int | None, int | None]:
+        spec = self.spec
+        language = (
+            spec.workload.kind in TRANSFORMERS and seq_len is not None and spec.workload.sample == "sequence"
+        )
+        if regime == "strong":
+            if spec.global_batch is None:
+                batch = max(1, DEFAULT_TOKENS // (seq_len or 1)) if language else DEFAULT_SAMPLES
+                self.notes.append(
+                    f"global_batch {batch} {spec.workload.sample}s is a default: nobody gave one"
+                )
+                return batch, None
+            return spec.global_batch, None
+        if spec.batch_per_accelerator is None:
+            each = (
+                max(1, DEFAULT_TOKENS // DEFAULT_MAX_K // (seq_len or 1))
+                if language
+                else DEFAULT_SAMPLES_PER_ACCELERATOR
+            )
+            self.notes.append(f"batch_per_accelerator {each} is a default: nobody gave one")
+            return None, each
+        return None, spec.batch_per_accelerator
+
+    def _precision(self) -> Precision:
+        accelerator = self.spec.cluster.accelerator
+        wanted = self.spec.precision
+        choices: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
+        if wanted is None:
+            return next((name for name in choices if name in accelerator.peak), next(iter(accelerator.peak)))
+        eight_bit = (
+            wanted == "fp8"
+            and "int8" in accelerator.peak
+            and (accelerator.generation or "").startswith("tpu")
+        )
+        if wanted in ("fp8", "fp4") and wanted not in accelerator.peak and not eight_bit:
+            self._refuse(
+                "precision", f"{accelerator.name} has no {wanted}", f"it has {', '.join(accelerator.peak)}"
+            )
+        elif wanted not in accelerator.peak:
+            self.notes.append(
+                f"{accelerator.name} states no {wanted} rate: that of the nearest precision is used"
+            )
+        return wanted
+
+    def _k(self) -> tuple[tuple[int, ...], bool]:
+        spec, most = self.spec, self.spec.cluster.max_accelerators
+        if spec.k is None:
+            layout = spec.layout
+            if layout is not None and layout.dp is not None:
+                return (layout.dp * layout.model_parallel,), True
+            limit = min(DEFAULT_MAX_K, most or DEFAULT_MAX_K)
+            return parse_k(f"1..{limit}"), False
+        try:
+            k = parse_k(spec.k if isinstance(spec.k, (str, int, list)) else str(spec.k))
+        except UsageError as error:
+            for item in error.problems:
+                self._refuse("k", item.message, item.help, "S007")
+            return (1,), True
+        if most is not None and k[-1] > most:
+            self._refuse(
+                "k",
+                f"{spec.cluster.name} has {most} accelerators, k reaches {k[-1]}",
+                "raise max_nodes, or ask for less",
+                "S007",
+            )
+        return k, True
+
+    def _layout(self, k: tuple[int, ...]) -> Layout | Literal["auto"]:
+        layout, workload = self.spec.layout, self.spec.workload
+        if layout is None:
+            return "auto"
+        for key, of, total in (("tp", "heads", workload.heads), ("ep", "experts", workload.experts)):
+            degree = getattr(layout, key)
+            if total and degree > 1 and total % degree:
+                self._refuse(
+                    f"layout.{key}", f"{key} {degree} does not divide the {total} {of} of {workload.name}"
+                )
+        if workload.layers and layout.pp * layout.vpp > workload.layers:
+            self._refuse(
+                "layout.pp",
+                f"pp {layout.pp} with vpp {layout.vpp} exceeds the {workload.layers} layers of {workload.name}",
+            )
+        if layout.ep > 1 and not workload.experts and workload.kind in TRANSFORMERS:
+            self._refuse("layout.ep", f"{workload.name} has no experts to spread: ep is {layout.ep}")
+        size = layout.model_parallel * (layout.dp or 1)
+        if self.problems:
+            return layout  # a degree that is wrong by itself fits no K either
+        fits = [
+            count
+            for count in k
+            if count % layout.model_parallel == 0 and (layout.dp is None or count == size)
+        ]
+        if not fits:
+            shown = f"{k[0]}" if len(k) == 1 else f"{k[0]} to {k[-1]}"
+            what = f"tp*pp*cp = {layout.model_parallel}" + (f" with dp {layout.dp}" if layout.dp else "")
+            key = next(
+                (name for name in ("dp", "tp", "pp", "cp") if getattr(layout, name) not in (None, 1)), "tp"
+            )
+            self._refuse(
+                f"layout.{key}",
+                f"{what} fits no K from {shown}",
+                f"K must be a multiple of {layout.model_parallel}",
+            )
+        if layout.sharding is None:
+            sharding = "zero1" if workload.kind in TRANSFORMERS else "ddp"
+            layout = layout.model_copy(update={"sharding": sharding})
+        return layout

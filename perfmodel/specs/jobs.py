@@ -1,0 +1,210 @@
+"""Loading a job: the file's words, the flags over them, and every name looked up."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import SpecError, UsageError
+from perfmodel.specs.catalog import REFERENCES, SUFFIXES, Catalog, Resolution, display
+from perfmodel.specs.checking import build
+from perfmodel.specs.defaults import Finisher
+from perfmodel.specs.job import Jitter, Job, JobFile, Reliability
+from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+
+__all__ = [
+    "WORKLOAD_READERS",
+    "Jitter",
+    "Job",
+    "JobFile",
+    "Reliability",
+    "job_from_tree",
+    "load_job",
+    "locate",
+]
+
+# `workload: {hf: config.json}` and `{torch: "mod:fn"}`: a reader takes the target, with a file name made absolute
+# against the job's folder, and returns the fields of a workload (or an object that has them as `.fields`).
+# An entry is a callable, or "module:function" that is imported when it is first needed.
+WORKLOAD_READERS: dict[str, Callable[[str], Any] | str] = {
+    "hf": "perfmodel.workloads.from_hf:read_config",
+    "torch": "perfmodel.workloads.from_torch:read_module",
+}
+_FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_len", "precision", "layout"})
+
+
+def load_job(
+    path: str | Path | None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    extra_dirs: Iterable[str | Path] = (),
+    catalog: Catalog | None = None,
+) -> Job:
+    """Read a job file (or none), put `overrides` (dotted paths) over it, resolve names, fill in defaults."""
+    catalog = catalog or Catalog.default(extra_dirs)
+    if path is None:
+        tree, folder = Tree({}, Mark(Source(""))), Path()
+        if not overrides or not {"workload", "cluster"} <= {key.partition(".")[0] for key in overrides}:
+            raise UsageError(
+                "no job given", code="U002", help="name a JOB.yaml, or give both -w WORKLOAD and -c CLUSTER"
+            )
+    else:
+        path = Path(path)
+        tree, folder = read_file(path, display(path)), path.parent
+        if not isinstance(tree.value, dict):
+            raise SpecError(
+                tree.mark.problem("S005", "a job is a mapping of keys", "perfmodel init writes an example")
+            )
+    return job_from_tree(
+        tree, folder, catalog, overrides or {}, default_name=path.stem if path is not None else None
+    )
+
+
+def job_from_tree(
+    tree: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any], default_name: str | None = None
+) -> Job:
+    """The job that a mapping describes; relative file names start at `folder`."""
+    deep: list[tuple[list[str], Tree]] = []
+    for key, value in overrides.items():
+        item = graft(value, Mark(Source(_flag(key))))
+        parts = key.split(".")
+        if len(parts) == 1:
+            tree = tree.with_item(key, item)
+            tree.keys[key] = item.mark
+        else:
+            deep.append((parts, item))
+    resolved = _references(tree, folder, catalog)
+    for parts, item in deep:
+        resolved.tree = _set(resolved, parts, item, catalog, "jobs")
+    written = _shorthands(resolved)
+    spec = build(JobFile, written, resolved.bad, resolved.problems)
+    return Finisher(spec, written, catalog).job(default_name)
+
+
+def _flag(key: str) -> str:
+    return f"--{key.replace('_', '-')}" if key in _FLAGS else f"--set {key}"
+
+
+def _references(tree: Tree, folder: Path, catalog: Catalog) -> Resolution:
+    """Workload, cluster and grid as mappings."""
+    result = Resolution(tree)
+    for key, kind in (("workload", "workloads"), ("cluster", "clusters"), ("grid", "grids")):
+        locate(result, key, kind, folder, catalog)
+    return result
+
+
+def locate(result: Resolution, key: str, kind: str, folder: Path, catalog: Catalog) -> None:
+    """Replace what stands under `key`, a name, a file or an inline mapping, by the mapping that it means."""
+    item = result.tree.get(key)
+    if item is None or item.value is None:
+        return
+    try:
+        found = catalog.resolve(kind, _located(kind, item, folder))
+    except SpecError as error:
+        found = Resolution(item, list(error.problems), [()])
+    result.tree = result.tree.with_item(key, found.tree)
+    result.problems.extend(found.problems)
+    result.bad.extend((key, *path) for path in found.bad)
+
+
+def _located(kind: str, item: Tree, folder: Path) -> Tree:
+    """A file name, `{file: ...}` or a reader's form as a mapping; anything else as it is."""
+    if isinstance(item.value, str):
+        if kind == "grids" and re.match(r"\s*\d", item.value):
+            return graft({"name": "given", "carbon": item.value}, item.mark)
+        if kind != "grids" and (item.value.endswith(SUFFIXES) or "/" in item.value):
+            return _from_file(item, folder)
+        return item
+    file = item.get("file")
+    if file is not None:
+        return merge(_from_file(file, folder), item.without("file"))
+    if kind != "workloads":
+        return item
+    for reader in WORKLOAD_READERS:
+        target = item.get(reader)
+        if target is not None:
+            return merge(_read_with(reader, target, folder), item.without(reader))
+    return item
+
+
+def _from_file(item: Tree, folder: Path) -> Tree:
+    if not isinstance(item.value, str):
+        raise SpecError(item.mark.problem("S005", "expected a file name"))
+    path = folder / item.value
+    if not path.is_file():
+        raise SpecError(
+            item.mark.problem("S012", f"no file {display(path)}", "file names start at the job file's folder")
+        )
+    tree = read_file(path, display(path))
+    if not isinstance(tree.value, dict):
+        raise SpecError(tree.mark.problem("S005", "expected a mapping of keys"))
+    return tree if "name" in tree.value else tree.with_item("name", Tree(path.stem, tree.mark))
+
+
+def _read_with(name: str, target: Tree, folder: Path) -> Tree:
+    if not isinstance(target.value, str):
+        raise SpecError(target.mark.problem("S005", f"expected text after {name}:"))
+    reader = WORKLOAD_READERS[name]
+    if isinstance(reader, str):
+        module, _, function = reader.partition(":")
+        reader = getattr(importlib.import_module(module), function)
+    text = target.value if name == "torch" else str(folder / target.value)
+    try:
+        found = reader(text)
+    except SpecError as error:
+        # A reader that cannot point at a file points at the line that asked for it.
+        raise SpecError(
+            item if item.file is not None else target.mark.problem(item.code, item.message, item.help)
+            for item in error.problems
+        ) from None
+    return graft(dict(getattr(found, "fields", found)), target.mark)
+
+
+def _set(resolved: Resolution, parts: list[str], item: Tree, catalog: Catalog, kind: str) -> Tree:
+    """Set one value deep in a resolved tree; a name put where a reference stands is looked up."""
+    tree, key = resolved.tree, parts[0]
+    inner_kind = (
+        {"workload": "workloads", "cluster": "clusters"}.get(key)
+        if kind == "jobs"
+        else REFERENCES.get(kind, {}).get(key)
+    )
+    if len(parts) == 1:
+        if inner_kind is not None:
+            found = catalog.resolve(inner_kind, item)
+            resolved.problems.extend(found.problems)
+            item = found.tree
+        made = tree.with_item(key, item)
+        return Tree(made.value, made.mark, {**made.keys, key: item.mark})
+    child = tree.get(key)
+    if child is None or not isinstance(child.value, dict):
+        child = Tree({}, item.mark)
+    below = Resolution(child)
+    changed = _set(below, parts[1:], item, catalog, inner_kind or "")
+    resolved.problems.extend(below.problems)
+    return tree.with_item(key, changed)
+
+
+def _shorthands(resolved: Resolution) -> Tree:
+    """`layout: auto` and `price: 2.10 USD/h` in their long forms."""
+    tree = resolved.tree
+    layout, price, name = tree.get("layout"), tree.get("price"), tree.get("name")
+    if layout is not None and isinstance(layout.value, str):
+        if layout.value != "auto":
+            resolved.problems.append(
+                layout.mark.problem(
+                    "S011",
+                    f'"{layout.value}" is not a layout',
+                    "write auto, or {tp: 2, pp: 4, sharding: zero1}",
+                )
+            )
+        tree = tree.without("layout")
+    if price is not None and isinstance(price.value, (str, int, float)) and not isinstance(price.value, bool):
+        tree = tree.with_item(
+            "price", Tree({"per_accelerator": price}, price.mark, {"per_accelerator": price.mark})
+        )
+    if name is not None and name.value is None:
+        tree = tree.without("name")
+    return tree
