@@ -92,7 +92,7 @@ def assumptions(result: Mapping[str, Any]) -> list[Table]:
                     shown,
                     str(item.get("confidence") or ""),
                     str(item.get("source") or ""),
-                    _date(item),
+                    str(item.get("date") or ""),
                 )
             )
         elif isinstance(item, (list, tuple)):
@@ -106,11 +106,9 @@ def assumptions(result: Mapping[str, Any]) -> list[Table]:
         Column("source"),
         Column("date"),
     ]
+    while len(columns) > 3 and not any(row[len(columns) - 1] for row in rows):  # nothing to say there
+        columns.pop()
     return [Table("Assumptions and what they rest on", columns, rows, role="assumptions")]
-
-
-def _date(item: Mapping[str, Any]) -> str:
-    return str(item.get("date") or "")
 
 
 def sensitivity(result: Mapping[str, Any]) -> list[Table]:

@@ -115,6 +115,24 @@ def notes(envelope: Envelope) -> list[str]:
     return found
 
 
+def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
+    """The numbers that people look for first: label, value, and what stands beside it."""
+    result = result_of(envelope)
+    knee, p_star = knees(result).get("threshold") or {}, _mapping(result.get("p_star"))
+    fastest = _mapping(result.get("fastest"))
+    found = []
+    if knee:
+        efficiency = common.at(result, "efficiency", knee.get("k"))
+        value = f"K = {knee['k']}" if knee.get("k") is not None else "not reached"
+        more = f"{text.quantity(efficiency, '%')} efficiency" if efficiency is not None else ""
+        found.append(("Knee", value, more + _span(knee)))
+    for label, point in (("Cheapest, p*", p_star), ("Fastest", fastest)):
+        if point.get("k") is not None:
+            more = f"{text.quantity(point.get('time_s'), 's')} a step, {text.quantity(point.get('cost_usd'), 'USD')}"
+            found.append((label, f"K = {point['k']}", more))
+    return found
+
+
 def charts(envelope: Envelope) -> list[Chart]:
     """Speedup with ideal and band, efficiency, stacked parts, cost."""
     result = result_of(envelope)

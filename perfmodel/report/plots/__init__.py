@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -58,8 +58,11 @@ def figure(envelope: Envelope, name: str | None = None) -> Figure:
         return draw(envelope)
 
 
-def save(drawn: Figure, target: str | Path | IO[bytes], form: str | None = None) -> None:
-    """Write a figure as svg, png or pdf, by the ending of the path; no dates, so the bytes repeat."""
+def save(drawn: Figure | Envelope, target: str | Path | IO[bytes], form: str | None = None) -> None:
+    """Write a figure, or the main plot of an envelope, as svg, png or pdf by the ending of the path.
+
+    No dates are written, so the bytes repeat.
+    """
     from perfmodel.report.plots import style
 
     if form is None:
@@ -71,6 +74,7 @@ def save(drawn: Figure, target: str | Path | IO[bytes], form: str | None = None)
         "pdf": {"CreationDate": None, "ModDate": None},
         "png": {"Software": None},
     }[form]
+    drawn = figure(drawn) if isinstance(drawn, Mapping) else drawn
     with style.context():
         drawn.savefig(target, format=form, metadata=metadata)
 

@@ -1,0 +1,378 @@
+"""A study of measured timings: verdict, the curve with intervals, ladder, fits, straggler, checklist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, inputs_of, result_of
+
+_RULES = {
+    "threshold": "knee by efficiency",
+    "curvature": "knee by curvature",
+    "marginal": "knee by marginal cost",
+}
+
+
+def title(envelope: Envelope) -> str:
+    """File, regime and number of runs."""
+    result, inputs = result_of(envelope), inputs_of(envelope)
+    words = [f"Study of {inputs.get('file') or 'timings'}"]
+    if result.get("regime"):
+        words.append(f"{result['regime']} scaling")
+    if inputs.get("rows"):
+        words.append(f"{inputs['rows']:,d} runs")
+    return ", ".join(words)
+
+
+def answer(envelope: Envelope) -> str:
+    """The verdict."""
+    return str(result_of(envelope).get("verdict") or "")
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """Everything that the study found, the decision first."""
+    result = result_of(envelope)
+    return [
+        *_decision(result),
+        _curve(result),
+        *_parts(result),
+        *_ladder(result),
+        *_fits(result),
+        *_straggler(result),
+        *_serving(result),
+        *_checklist(result),
+        *_laws(result),
+        *_honesty(result),
+    ]
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """The plots that this study has data for."""
+    result = result_of(envelope)
+    names = ["weak"] if result.get("regime") == "weak" else []
+    names += ["speedup", "efficiency"]
+    if result.get("parts_s"):
+        names += ["parts", "shares"]
+    if result.get("cost_usd"):
+        names.append("cost")
+    return names
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The bend's evidence and remedy, what to measure next, set-up time, and what to be careful about."""
+    result = result_of(envelope)
+    bend = _mapping(result.get("bend"))
+    found = [f"evidence: {item}." for item in bend.get("evidence") or ()]
+    if bend.get("remedy"):
+        found.append(f"remedy for {bend.get('leading_loss')}: {bend['remedy']}.")
+    further = _mapping(result.get("fits")).get("further_measurement")
+    if further:
+        found.append(f"to separate the causes: {further}.")
+    setup = [s for s in result.get("setup_s") or () if s is not None]
+    if setup:
+        found.append(
+            f"set-up time is apart from the times above: {text.quantity(min(setup), 's')} to "
+            f"{text.quantity(max(setup), 's')} a run."
+        )
+    for item in _rows(result.get("honesty")):
+        found.append(f"{item.get('severity')}: {item.get('message')}; {item.get('advice')}.")
+    return found
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Speedup with ideal, interval and bend; efficiency; parts; cost; weak scaling against a flat 1."""
+    result = result_of(envelope)
+    k = [float(x) for x in result.get("k") or ()]
+    n = len(k)
+    if not n:
+        return []
+    marks = _marks(result)
+    curve = Series(
+        "measured",
+        k,
+        common.array(result, "speedup", n),
+        common.array(result, "speedup_low", n),
+        common.array(result, "speedup_high", n),
+    )
+    injected = _mapping(result.get("straggler"))
+    ghosts = [Series("with a straggler", k, common.array(injected, "speedup", n), style="ghost")]
+    extra = ghosts if injected else []
+    found = [
+        Chart(
+            "Speedup", "K", "speedup", [curve, Series("ideal", k, k, style="dashed"), *extra],
+            alt=f"Measured speedup against K. {answer(envelope)}", y_log=True, y_quantity="x", marks=marks,
+        ),
+        Chart(
+            "Efficiency", "K", "efficiency", [Series("measured", k, common.array(result, "efficiency", n))],
+            alt="Measured efficiency against K, with the threshold.", y_quantity="%",
+            marks=[Mark(m.label, m.x) for m in marks], floor=_mapping(result.get("threshold")).get("value"),
+        ),
+    ]  # fmt: skip
+    if result.get("regime") == "weak":
+        flat = Series("ideal: flat", k, [1.0] * n, style="dashed")
+        ratio = Series("measured", k, common.array(result, "efficiency", n))
+        alt = "Measured T(K0)/T(K) against a flat one."
+        found.insert(0, Chart("Weak scaling", "K", "T(K0) / T(K)", [ratio, flat], alt=alt))
+    parts = _mapping(result.get("parts_s"))
+    if parts:
+        layers = [Series(str(name), k, common.array(parts, name, n)) for name in parts]
+        alt = "Parts of the run's time at each K; the table of parts has the numbers."
+        found.append(Chart("Time by part", "K", "time", layers, alt=alt, kind="stack", y_quantity="s"))
+    if result.get("cost_usd"):
+        cost = Series("measured", k, common.array(result, "cost_usd", n))
+        found.append(
+            Chart("Cost of a run", "K", "cost", [cost], alt="Cost of a run against K.", y_quantity="USD")
+        )
+    return found
+
+
+def _marks(result: Mapping[str, Any]) -> list[Mark]:
+    bend = _mapping(result.get("bend"))
+    wanted = (("bend", bend.get("k")), ("recommended", result.get("recommended_k")))
+    return [
+        Mark(label, float(k), common.at(result, "speedup", k), "point")
+        for label, k in wanted
+        if k is not None
+    ]
+
+
+def _decision(result: Mapping[str, Any]) -> list[Table]:
+    bend = _mapping(result.get("bend"))
+    serving = _mapping(result.get("serving"))
+    choices: list[tuple[str, Any, str]] = [
+        ("recommended", result.get("recommended_k"), "largest K that clears quality and efficiency"),
+        ("bend", bend.get("k"), f"first K below the threshold: {bend.get('cause') or ''}"),
+        ("cheapest", result.get("cost_optimal_k"), "least cost per unit of work"),
+        ("fastest", result.get("fastest_k"), _exchange(result)),
+    ]
+    energy = _mapping(result.get("energy"))
+    if energy:
+        choices.append(("least energy", energy.get("optimal_k"), "least energy per unit of work"))
+    for key, label in (("largest_throughput", "most throughput"), ("smallest_latency", "least p99 latency")):
+        choice = _mapping(serving.get(key))
+        if choice:
+            choices.append((label, choice.get("k"), f"under the other: {choice.get('constraint')}"))
+    for rule, label in _RULES.items():
+        knee = _mapping(_mapping(result.get("knee")).get(rule))
+        if knee:
+            choices.append((label, knee.get("k"), str(knee.get("cause") or "")))
+    rows: list[list[Cell]] = [
+        [
+            label,
+            k,
+            *(common.at(result, key, k) for key in ("mean_s", "speedup", "efficiency", "cost_usd")),
+            why,
+        ]
+        for label, k, why in choices
+    ]
+    columns = [
+        Column("choice", "", 0), Column("K", "", 0), Column("time", "s"), Column("S", "x", 3), Column("E", "%"),
+        Column("cost", "USD", 2), Column("why", "", 0),
+    ]  # fmt: skip
+    return [Table("Decision", columns, rows, role="decision")]
+
+
+def _exchange(result: Mapping[str, Any]) -> str:
+    rate = _mapping(result.get("exchange"))
+    if rate.get("times_the_cost") is None:
+        return "least time"
+    cost, faster = (text.quantity(rate.get(key), "x") for key in ("times_the_cost", "times_faster"))
+    return f"{cost} the cost of the cheapest for {faster} the speed"
+
+
+def _curve(result: Mapping[str, Any]) -> Table:
+    ks = list(result.get("k") or ())
+    n = len(ks)
+    specs = [
+        ("repeats", Column("runs", "", 4, "repeats")),
+        ("mean_s", Column("mean", "s", 0, "mean_s")),
+        ("std_s", Column("std", "s", 3, "std_s")),
+        ("ci95_s", Column("±95 %", "s", 2, "ci95_s")),
+        ("speedup", Column("S", "x", 0, "speedup")),
+        ("speedup_ci95", Column("±S", "x", 4, "speedup_ci95")),
+        ("efficiency", Column("E", "%", 0, "efficiency")),
+        ("efficiency_ci95", Column("±E", "%", 3, "efficiency_ci95")),
+        ("cost_usd", Column("cost", "USD", 1, "cost_usd")),
+        ("cost_per_work", Column("cost per work", "USD", 4, "cost_per_work")),
+        ("work_per_usd", Column("work per USD", "", 5, "work_per_usd")),
+        ("energy_j", Column("energy", "J", 5, "energy_j")),
+        ("throughput", Column("per s", "", 5, "throughput")),
+        ("latency_p99_s", Column("p99", "s", 5, "latency_p99_s")),
+        ("setup_s", Column("set-up, apart", "s", 5, "setup_s")),
+    ]
+    given = [(key, column) for key, column in specs if any(v is not None for v in result.get(key) or ())]
+    arrays = [common.array(result, key, n) for key, _ in given]
+    rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
+    columns = [Column("K", "", 0, "k"), *(column for _, column in given)]
+    excluded = _mapping(_mapping(result.get("quality")).get("reasons"))
+    if excluded:
+        columns.append(Column("excluded", "", 1, "excluded"))
+        rows = [[*row, excluded.get(str(k))] for row, k in zip(rows, ks, strict=True)]
+    recommended = result.get("recommended_k")
+    marked = tuple(i for i, k in enumerate(ks) if k == recommended)
+    note = (
+        "Intervals are 95 % of the mean." if any(result.get("ci95_s") or ()) else "Single runs: no intervals."
+    )
+    return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
+
+
+def _parts(result: Mapping[str, Any]) -> list[Table]:
+    parts, percent = _mapping(result.get("parts_s")), _mapping(result.get("parts_percent"))
+    ks = list(result.get("k") or ())
+    if not parts:
+        return []
+    columns = [Column("K", "", 0, "k")]
+    columns += [Column(str(name), "s", 0, f"{name}_s") for name in parts]
+    columns += [Column(f"{name} share", "", 1, f"{name}_percent") for name in percent]
+    lists = [common.array(parts, name, len(ks)) for name in parts]
+    shares = [[_percent(v) for v in common.array(percent, name, len(ks))] for name in percent]
+    rows: list[list[Cell]] = [[k, *(v[i] for v in (*lists, *shares))] for i, k in enumerate(ks)]
+    return [Table("Time by part", columns, rows, role="breakdown")]
+
+
+def _percent(value: Any) -> str | None:
+    return f"{value:.1f} %" if isinstance(value, (int, float)) else None
+
+
+def _ladder(result: Mapping[str, Any]) -> list[Table]:
+    steps = [s for s in _rows(result.get("marginal")) if s.get("cost_usd") is not None]
+    if not steps:
+        return []
+    columns = [
+        Column("step", "", 0), Column("more S", "x", 0), Column("more cost", "USD", 0), Column("S per USD", "", 0),
+        Column("note", "", 2),
+    ]  # fmt: skip
+    keys = ("step", "speedup", "cost_usd", "speedup_per_usd", "note")
+    rows: list[list[Cell]] = [[step.get(key) for key in keys] for step in steps]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return [Table("Marginal ladder", columns, rows, role="breakdown")]
+
+
+def _fits(result: Mapping[str, Any]) -> list[Table]:
+    fits = _mapping(result.get("fits"))
+    rows: list[list[Cell]] = []
+    amdahl, usl = _mapping(fits.get("amdahl")), _mapping(fits.get("usl"))
+    if amdahl.get("serial_fraction") is not None:
+        ceiling, half = amdahl.get("ceiling"), amdahl.get("k_at_efficiency_050")
+        follows = (
+            f"ceiling {text.number(ceiling)}; E = 0.5 at K = {text.number(half)}" if ceiling else "no ceiling"
+        )
+        rows.append(["Amdahl", f"s = {_value(amdahl, 'serial_fraction', 'stderr')}", follows])
+    gustafson = _mapping(fits.get("gustafson"))
+    if gustafson.get("serial_fraction") is not None:
+        rows.append(["Gustafson", f"s = {_value(gustafson, 'serial_fraction', 'stderr')}", ""])
+    if usl.get("sigma") is not None:
+        values = (
+            f"sigma = {_value(usl, 'sigma', 'sigma_stderr')}, kappa = {_value(usl, 'kappa', 'kappa_stderr')}"
+        )
+        peak = usl.get("k_peak")
+        rows.append(["USL", values, f"peak at K = {text.number(peak)}" if peak else "no peak"])
+    growing = _mapping(fits.get("communication"))
+    if growing.get("seconds") is not None:
+        values = f"{_value(growing, 'seconds', 'stderr_s')} {growing.get('growth')}"
+        rows.append([f"communication ({growing.get('law')})", values, ""])
+    if not rows:
+        return []
+    choice = _mapping(fits.get("choice"))
+    if choice.get("chosen"):
+        note = f"By AICc the data single out {choice['chosen']}."
+    elif choice.get("rivals"):
+        best = _rows(choice.get("candidates"))[0].get("law")
+        note = f"No law is chosen: the data do not tell {best} from {', '.join(choice['rivals'])}."
+    else:
+        note = "No law is chosen: too few points to test them all."
+    columns = [Column("law", "", 0), Column("fitted", "", 0), Column("so that", "", 0)]
+    return [Table("Fits", columns, rows, note=note, role="breakdown")]
+
+
+def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
+    value, spread = fit.get(key), fit.get(error)
+    shown = text.number(value) if isinstance(value, (int, float)) else "-"
+    return f"{shown} ± {text.number(spread, 2)}" if isinstance(spread, (int, float)) else shown
+
+
+def _straggler(result: Mapping[str, Any]) -> list[Table]:
+    injected = _mapping(result.get("straggler"))
+    ks = list(result.get("k") or ())
+    if not injected:
+        return []
+    n = len(ks)
+    low, high = (text.number(x) for x in injected.get("factors") or (1, 1))
+    columns = [
+        Column("K", "", 0), Column("mean", "s", 0), Column("S before", "x", 1), Column("S", "x", 0),
+        Column("E before", "%", 1), Column("E", "%", 0), Column("band before", "%", 2), Column("band", "%", 0),
+    ]  # fmt: skip
+    lists = [
+        common.array(injected, "mean_s", n), common.array(result, "speedup", n), common.array(injected, "speedup", n),
+        common.array(result, "efficiency", n), common.array(injected, "efficiency", n),
+        common.array(injected, "band_relative_without", n), common.array(injected, "band_relative", n),
+    ]  # fmt: skip
+    before, after, worst = (
+        _or_beyond(injected.get(key)) for key in ("bend_k_without", "bend_k", "bend_k_at_worst")
+    )
+    note = (
+        f"The bend moves from {before} to {after} on average, to {worst} at the largest factor. "
+        f"Stretched: {injected.get('applies_to')}."
+    )
+    rows = [[k, *(values[i] for values in lists)] for i, k in enumerate(ks)]
+    heading = f"With one slow worker per point, factor {low} to {high}"
+    return [Table(heading, columns, rows, note=note, role="breakdown")]
+
+
+def _or_beyond(k: Any) -> str:
+    return "beyond the measured range" if k is None else f"K = {k}"
+
+
+def _serving(result: Mapping[str, Any]) -> list[Table]:
+    serving = _mapping(result.get("serving"))
+    front = serving.get("pareto_k")
+    if not front:
+        return []
+    keys = ("throughput", "latency_p99_s")
+    columns = [Column("K", "", 0), Column("throughput per s", "", 0), Column("p99 latency", "s", 0)]
+    rows = [[k, *(common.at(serving | {"k": result.get("k")}, key, k) for key in keys)] for k in front]
+    note = "K that no other K beats in both."
+    return [Table("Throughput against p99 latency", columns, rows, note=note, role="breakdown")]
+
+
+def _checklist(result: Mapping[str, Any]) -> list[Table]:
+    columns = [Column("ok", "", 0), Column("a scaling result must state", "", 0), Column("here", "", 0)]
+    rows = [
+        [bool(r.get("ok")), str(r.get("item")), str(r.get("note"))] for r in _rows(result.get("checklist"))
+    ]
+    return [Table("Checklist", columns, rows, role="breakdown")] if rows else []
+
+
+def _laws(result: Mapping[str, Any]) -> list[Table]:
+    choice = _mapping(_mapping(result.get("fits")).get("choice"))
+    columns = [
+        Column("law", "", 0), Column("seconds of each term at K0"), Column("rms error", "%"), Column("AICc"),
+        Column("above the best"), Column("weight", "%"),
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for fit in _rows(choice.get("candidates")):
+        terms = ", ".join(f"{name} {text.number(s)}" for name, s in _mapping(fit.get("seconds")).items())
+        rows.append(
+            [fit.get("law"), terms, *(fit.get(k) for k in ("rms_relative", "aicc", "delta", "weight"))]
+        )
+    return [Table("Laws that were tried", columns, rows, role="detail")] if rows else []
+
+
+def _honesty(result: Mapping[str, Any]) -> list[Table]:
+    columns = [Column("severity"), Column("code"), Column("finding"), Column("advice")]
+    keys = ("severity", "code", "message", "advice")
+    rows = [[str(item.get(key)) for key in keys] for item in _rows(result.get("honesty"))]
+    return [Table("Honesty checks", columns, rows, role="detail")] if rows else []
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return [dict(item) for item in listed if isinstance(item, Mapping)]

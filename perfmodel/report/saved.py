@@ -1,0 +1,62 @@
+"""Saved results: JSON files and HTML reports, read back into envelopes with errors a person can act on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import Problem, SpecError
+from perfmodel.report import html
+from perfmodel.report.model import kind_of
+
+_MOST_BYTES = 500_000_000
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The envelope in `path`; HTML is told from JSON by its first character."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise SpecError(Problem(str(path), code="R003", message="too large for a saved result"))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(
+            Problem(str(path), code="R003", message=f"cannot read it: {error.strerror}")
+        ) from None
+    except UnicodeDecodeError:
+        raise SpecError(Problem(str(path), code="R003", message="not a text file")) from None
+    try:
+        return parse(text)
+    except SpecError as error:
+        raise SpecError(
+            [Problem(str(path), p.line, p.column, p.code, p.message, help=p.help) for p in error.problems]
+        ) from None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """An envelope from the text of a JSON file or an HTML report."""
+    if text.lstrip()[:1] == "<":
+        return check(html.read(text))
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(Problem(None, error.lineno, error.colno, "R004", f"not JSON: {error.msg}")) from None
+    except RecursionError:
+        raise SpecError(Problem(code="R004", message="nested too deeply")) from None
+    return check(found)
+
+
+def check(found: Any) -> dict[str, Any]:
+    """Insist on the envelope's form."""
+    wanted = 'a saved result starts {"schema": "perfmodel/<kind>/1", "version": ..., "inputs": {...}, "result": {...}}'
+    if not isinstance(found, dict) or not kind_of(found):
+        raise SpecError(Problem(code="R005", message="not a perfmodel result", help=wanted))
+    if not str(found["schema"]).endswith("/1"):
+        raise SpecError(
+            Problem(code="R006", message=f"schema {found['schema']} is newer than this version reads")
+        )
+    if not isinstance(found.get("inputs"), dict) or not isinstance(found.get("result"), dict):
+        raise SpecError(Problem(code="R005", message="inputs or result is missing", help=wanted))
+    if not isinstance(found.get("version"), str) or not isinstance(found.get("seed"), int):
+        raise SpecError(Problem(code="R005", message="version or seed is missing", help=wanted))
+    return found
