@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Torch lives apart: its usual wheels carry gigabytes. TORCH="..." takes another build.
+TORCH ?= torch==2.13.0
+TORCH_VENV := .venv-torch
+TORCH_STAMP := $(TORCH_VENV)/.installed
 
 .PHONY: demo test lint bench docs validate clean test-torch
 
@@ -18,6 +22,15 @@ demo: $(STAMP)  ## predict a built-in job, print the answer, write perfmodel-dem
 
 test: $(STAMP)  ## the whole suite
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+$(TORCH_STAMP): pyproject.toml
+	@test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
+	@echo "setting up $(TORCH_VENV) (once)" >&2
+	@$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[test,torch]"
+	@touch $@
+
+test-torch: $(TORCH_STAMP)  ## the tests that need torch: traced modules, measurements with gloo on two processes
+	@$(TORCH_VENV)/bin/python -m pytest -q tests_torch
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

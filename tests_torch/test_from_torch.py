@@ -160,6 +160,7 @@ def test_resnet50_is_the_zoo_s(catalog: Catalog) -> None:
 
 def test_bert_is_the_zoo_s(catalog: Catalog) -> None:
     found, zoo = read("bert_base"), catalog.get("workloads", "bert-base")
+    assert found.trace.flop_by_operator["attention"] == 2 * 12 * 4 * 128**2 * 768
     assert found.trace.params == pytest.approx(zoo.params, rel=0.02)
     assert found.trace.forward_flop / 2 == pytest.approx(float(operations(zoo, 128).forward_flop()), rel=0.02)
 
@@ -192,6 +193,14 @@ def test_attention_costs_half_when_causal() -> None:
     assert full.backward_flop == 2.5 * full.forward_flop
 
 
+def test_the_attention_function_is_given_back() -> None:
+    before = nn.functional.scaled_dot_product_attention
+    read("llama_block")
+    with pytest.raises(UsageError):
+        read("looks_at_values")
+    assert nn.functional.scaled_dot_product_attention is before
+
+
 def test_convolution_as_a_product_counts_groups() -> None:
     layer = nn.Conv2d(8, 16, 3, padding=1, groups=4, bias=False)
     found = trace(layer, (torch.randn(2, 8, 10, 10),), {}, 2)
@@ -204,6 +213,14 @@ def test_frozen_weights_are_told_apart() -> None:
     layers[0].weight.requires_grad_(False)
     found = trace(layers, (torch.randn(3, 8),), {}, 3)
     assert (found.params, found.trainable_params) == (96, 32)
+
+
+def test_traffic_is_a_sample_s_alone() -> None:
+    """A linear layer reads its input, writes its output; weights and their gradients do not scale with it."""
+    layer = nn.Linear(512, 512, bias=False)
+    found = trace(layer, (torch.randn(4, 512),), {}, 4)
+    assert found.forward_bytes == 2 * 4 * (512 + 512)
+    assert found.backward_bytes == 2 * 4 * (512 + 512)  # the weight gradient alone: the input needs none
 
 
 def test_saved_activations_exclude_weights() -> None:

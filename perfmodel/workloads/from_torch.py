@@ -30,6 +30,29 @@ class TorchWorkload:
     fields: Mapping[str, Any]
     trace: Trace
 
+    def result(self) -> dict[str, Any]:
+        """Everything that was counted, per sample where the name says so."""
+        found, per = self.trace, self.trace.samples
+        total = found.forward_flop or 1.0
+        shapes = [
+            {"m": g.m, "n": g.n, "k": g.k, "count": n, "share": g.flop * n / total}
+            for g, n in found.gemms.items()
+        ]
+        return {
+            "workload": dict(self.fields),
+            "params": found.params,
+            "trainable_params": found.trainable_params,
+            "samples": per,
+            "forward_flop_per_sample": found.forward_flop / per,
+            "backward_flop_per_sample": found.backward_flop / per,
+            "flop_by_operator": {name: flop / per for name, flop in found.flop_by_operator.items()},
+            "forward_bytes_per_sample": found.forward_bytes / per,
+            "backward_bytes_per_sample": found.backward_bytes / per,
+            "saved_elements_per_sample": found.saved_elements / per,
+            "kernels": found.kernels,
+            "gemms": shapes,
+        }
+
 
 def torch_available() -> bool:
     return importlib.util.find_spec("torch") is not None
@@ -84,6 +107,18 @@ def workload_fields(found: Trace, *, name: str, source: str) -> dict[str, Any]:
     fields["input_bytes_per_sample"] = quantity(found.input_bytes / per, "B")
     fields["kernels"] = found.kernels
     return {**fields, "source": source}
+
+
+def describe(found: Trace, shapes: int) -> list[str]:
+    """Lines for the head of the YAML: FLOP by operator and the largest matrix products."""
+    total = found.forward_flop or 1.0
+    shares = ", ".join(f"{name} {flop / total:.1%}" for name, flop in found.flop_by_operator.items())
+    lines = [f"forward FLOP at batch {found.samples}: {quantity(total, 'FLOP')} ({shares})"]
+    if found.gemms:
+        lines.append(f"largest of {len(found.gemms)} matrix product shapes, m x n x k:")
+    for gemm, often in list(found.gemms.items())[:shapes]:
+        lines.append(f"  {often} of {gemm.m} x {gemm.n} x {gemm.k}: {gemm.flop * often / total:.1%}")
+    return lines
 
 
 def _find(target: str) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NO_KERNEL = frozenset({"empty_like", "new_empty", "new_empty_strided"})  # memory is taken, nothing is written
 BACKWARD_ATTENTION = 2.5  # dQ, dK, dV, dP and the scores again: five products against two
 
 
@@ -68,7 +69,9 @@ def trace(module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], 
     from torch.utils._pytree import tree_leaves, tree_map
 
     def to_meta(value: Any) -> Any:
-        return value.to("meta") if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.detach().to("meta").requires_grad_(value.requires_grad)
 
     module = module.to("meta").train()
     arguments, keywords = tree_map(to_meta, arguments), tree_map(to_meta, dict(keywords))
@@ -82,6 +85,9 @@ def trace(module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], 
         kernels.current = backward
         if leaves:
             torch.autograd.backward(leaves, [torch.empty_like(leaf) for leaf in leaves])
+    gradients = _storages([weight.grad for weight in weights if weight.grad is not None])
+    # Weights and their gradients cross memory once a step, whatever the batch: they are not a sample's traffic.
+    backward.bytes -= sum(kernels.written.get(key, (None, 0.0))[1] for key in gradients)
     inputs = [leaf for leaf in tree_leaves((arguments, keywords)) if isinstance(leaf, torch.Tensor)]
     return Trace(
         samples=samples,
@@ -99,6 +105,15 @@ def trace(module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], 
         norms=forward.norms,
         input_bytes=float(sum(tensor.numel() * _width(tensor) for tensor in inputs)),
     )
+
+
+def _storages(values: Any) -> dict[int, Any]:
+    """Tensors of any structure by the address of their storage, each storage once."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    leaves = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return {leaf.untyped_storage()._cdata: leaf for leaf in leaves}
 
 
 def _width(tensor: Any) -> int:
@@ -157,33 +172,36 @@ def _recorders(forward: _Pass, backward: _Pass, weights: Iterable[Any]) -> tuple
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
     from torch.utils.flop_counter import flop_registry
 
     weight_storages = {weight.untyped_storage()._cdata for weight in weights}
 
-    def storages(values: Any) -> dict[int, Any]:
-        leaves = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-        return {leaf.untyped_storage()._cdata: leaf for leaf in leaves}
-
     class Kernels(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         current = forward
+
+        def __init__(self) -> None:
+            super().__init__()
+            # Holding a storage keeps its address from being used again.
+            self.written: dict[int, tuple[Any, float]] = {}
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             output = func(*args, **(kwargs or {}))
-            read, written = storages((args, kwargs)), storages(output)
+            read, written = _storages((args, kwargs)), _storages(output)
+            name = func._overloadpacket.__name__
             view = not func._schema.is_mutable and written.keys() <= read.keys()
-            if not read or view:
+            if not read or view or name in NO_KERNEL:
                 return output
             self.current.kernels += 1
+            for key, leaf in written.items():
+                before = self.written.get(key, (None, 0.0))[1]
+                self.written[key] = (leaf.untyped_storage(), before + leaf.numel() * _width(leaf))
             touched = [leaf for group in (read, written) for leaf in group.items()]
             self.current.bytes += sum(
                 leaf.numel() * _width(leaf) for key, leaf in touched if key not in weight_storages
             )
             packet = func._overloadpacket
-            name = packet.__name__
             self.current.norms += "norm" in name
             if packet in flop_registry:
                 self.current.product_elements += sum(leaf.numel() for leaf in written.values())
@@ -216,16 +234,28 @@ def _recorders(forward: _Pass, backward: _Pass, weights: Iterable[Any]) -> tuple
             backward.bytes += 2.0 * ctx.bytes
             return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), None
 
+    original = torch.nn.functional.scaled_dot_product_attention
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+    def fused(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        causal = bool(given.get("is_causal", False))
+        return Fused.apply(given["query"], given["key"], given["value"], causal)
+
     class Attention(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
+        """Catches the function however it was imported, and, by name, where torch's own layers call it."""
+
+        def __enter__(self) -> Any:
+            torch.nn.functional.scaled_dot_product_attention = fused
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            torch.nn.functional.scaled_dot_product_attention = original
+            super().__exit__(*error)
+
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
-            keywords = dict(kwargs or {})
-            if func is torch.nn.functional.scaled_dot_product_attention:
-                names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-                keywords |= dict(zip(names, args, strict=False))
-                causal = bool(keywords.get("is_causal", False))
-                return Fused.apply(keywords["query"], keywords["key"], keywords["value"], causal)
-            return func(*args, **keywords)
+            return (fused if func is original else func)(*args, **(kwargs or {}))
 
     return Kernels(), Attention()

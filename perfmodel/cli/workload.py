@@ -1,0 +1,110 @@
+"""`perfmodel workload`: a workload spec from a model's config or code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli.options import FormatOption, OutputOption, QuietOption, emit, write_text
+
+if TYPE_CHECKING:
+    from perfmodel.results import Result
+
+NameOption = Annotated[
+    str | None, typer.Option("--name", help="Name of the workload; else taken from the model.")
+]
+SHAPES_IN_COMMENTS = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb with its two ways in."""
+    verb = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    verb.command("from-hf")(from_hf)
+    verb.command("from-torch")(from_torch)
+    app.add_typer(verb, name="workload", help="Write a workload spec from a model's config or code.")
+
+
+def from_hf(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="config.json of a model on the hub.")],
+    name: NameOption = None,
+    seq_len: Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")] = None,
+    output: OutputOption = None,
+    format: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Read a Hugging Face config: dimensions and the exact parameter count, as workload YAML."""
+    from perfmodel.results import Result
+    from perfmodel.workloads.from_hf import read_config
+
+    found = read_config(config, name=name, seq_len=seq_len)
+    parts = {key: getattr(found.parameters, key) for key in found.parameters.__slots__ if key != "active"}
+    result = {
+        "workload": dict(found.fields),
+        "params": found.parameters.total,
+        "active_params": found.parameters.active,
+        "params_by_part": {key: value for key, value in parts.items() if value},
+        "notes": list(found.remarks),
+    }
+    _write(
+        Result("workload", {"config": config.name}, result),
+        found.fields,
+        found.remarks,
+        output,
+        format,
+        quiet,
+    )
+
+
+def from_torch(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FN", help="Function that returns (module, inputs); a file.py works too."
+        ),
+    ],
+    name: NameOption = None,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=1, help="Samples in the inputs; else their first dimension."),
+    ] = None,
+    output: OutputOption = None,
+    format: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Trace a PyTorch module on the meta device (no memory, no GPU): FLOP, bytes, shapes, as workload YAML."""
+    from perfmodel.results import Result
+    from perfmodel.workloads.from_torch import describe, read_module
+
+    found = read_module(target, name=name, samples=samples)
+    comments = describe(found.trace, SHAPES_IN_COMMENTS)
+    _write(
+        Result("workload", {"target": target}, found.result()), found.fields, comments, output, format, quiet
+    )
+
+
+def _write(
+    result: Result,
+    fields: Mapping[str, Any],
+    comments: Sequence[str],
+    output: Path | None,
+    format: Any,
+    quiet: bool,
+) -> None:
+    """YAML unless a format is asked for by flag or by the name of the output."""
+    from perfmodel.workloads.text import render
+
+    named = output.suffix.lower() if output is not None else ""
+    if format is not None or named in (".json", ".csv", ".md"):
+        emit(result, format, output, quiet=quiet)
+        return
+    text = render(fields, comments)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_text(output, text)
+    if not quiet:
+        typer.echo(f"wrote {output}: {fields['name']}, {result.result['params']:,} parameters", err=True)
