@@ -59,7 +59,7 @@ def study(timings: Timings, options: StudyOptions | None = None) -> Result:
         "fits": _fits(points, choice, parted, bend, further),
         "quality": gate.as_json(),
         "threshold": _threshold(points, options.threshold),
-        "knee": _knees(points, money, options.threshold),
+        "knee": _knees(points, money, bend, options.threshold),
         "regime": regime,
         "baseline_k": points.baseline_k,
         "parts_s": points.parts_s,
@@ -101,6 +101,8 @@ def _curve(points: Points) -> dict[str, Any]:
         "ci95_s": points.ci95_s,
         "speedup": points.speedup,
         "speedup_ci95": points.speedup_ci95,
+        "speedup_low": np.maximum(points.speedup - points.speedup_ci95, 0.0),
+        "speedup_high": points.speedup + points.speedup_ci95,
         "efficiency": points.efficiency,
         "efficiency_ci95": points.efficiency_ci95,
     }
@@ -131,7 +133,7 @@ def _threshold(points: Points, threshold: float) -> dict[str, Any]:
     }
 
 
-def _knees(points: Points, money: Money, threshold: float) -> dict[str, Any]:
+def _knees(points: Points, money: Money, bend: Bend, threshold: float) -> dict[str, Any]:
     """The three rules on the measured points; without a price the ladder is climbed in worker-seconds."""
     cost = money.equal_work_usd if money.basis is not None else points.k * points.mean_s / money.work
     found = (
@@ -139,7 +141,11 @@ def _knees(points: Points, money: Money, threshold: float) -> dict[str, Any]:
         knee.curvature_knee(points.k, points.speedup),
         knee.marginal_knee(points.k, points.speedup, cost),
     )
-    return {item.rule: int(item.k) if item.reached else None for item in found}
+    beyond = f"not reached up to K = {int(points.k[-1])}"
+    return {
+        item.rule: {"k": int(item.k), "cause": bend.leading} if item.reached else {"k": None, "cause": beyond}
+        for item in found
+    }
 
 
 def _fits(

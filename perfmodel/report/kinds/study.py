@@ -203,7 +203,8 @@ def _curve(result: Mapping[str, Any]) -> Table:
         ("latency_p99_s", Column("p99", "s", 5, "latency_p99_s")),
         ("setup_s", Column("set-up, apart", "s", 5, "setup_s")),
     ]
-    given = [(key, column) for key, column in specs if any(v is not None for v in result.get(key) or ())]
+    # A half-width is zero at the baseline by definition: alone it is no column.
+    given = [(key, column) for key, column in specs if any(result.get(key) or ())]
     arrays = [common.array(result, key, n) for key, _ in given]
     rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
     columns = [Column("K", "", 0, "k"), *(column for _, column in given)]
@@ -257,10 +258,8 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
     rows: list[list[Cell]] = []
     amdahl, usl = _mapping(fits.get("amdahl")), _mapping(fits.get("usl"))
     if amdahl.get("serial_fraction") is not None:
-        ceiling, half = amdahl.get("ceiling"), amdahl.get("k_at_efficiency_050")
-        follows = (
-            f"ceiling {text.number(ceiling)}; E = 0.5 at K = {text.number(half)}" if ceiling else "no ceiling"
-        )
+        ceiling, half = (_number(amdahl.get(key)) for key in ("ceiling", "k_at_efficiency_050"))
+        follows = f"ceiling {ceiling}; E = 0.5 at K = {half}" if ceiling else "no ceiling"
         rows.append(["Amdahl", f"s = {_value(amdahl, 'serial_fraction', 'stderr')}", follows])
     gustafson = _mapping(fits.get("gustafson"))
     if gustafson.get("serial_fraction") is not None:
@@ -287,6 +286,10 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
         note = "No law is chosen: too few points to test them all."
     columns = [Column("law", "", 0), Column("fitted", "", 0), Column("so that", "", 0)]
     return [Table("Fits", columns, rows, note=note, role="breakdown")]
+
+
+def _number(value: Any) -> str:
+    return text.number(value) if isinstance(value, (int, float)) else ""
 
 
 def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
@@ -341,7 +344,7 @@ def _serving(result: Mapping[str, Any]) -> list[Table]:
 
 def _checklist(result: Mapping[str, Any]) -> list[Table]:
     columns = [Column("ok", "", 0), Column("a scaling result must state", "", 0), Column("here", "", 0)]
-    rows = [
+    rows: list[list[Cell]] = [
         [bool(r.get("ok")), str(r.get("item")), str(r.get("note"))] for r in _rows(result.get("checklist"))
     ]
     return [Table("Checklist", columns, rows, role="breakdown")] if rows else []

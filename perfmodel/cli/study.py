@@ -1,0 +1,99 @@
+"""`perfmodel study TIMINGS.csv`: measured timings to the whole rubric."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli.options import (
+    FormatOption,
+    NoColorOption,
+    OutputOption,
+    PlotOption,
+    QuietOption,
+    RegimeOption,
+    ReportOption,
+    emit,
+)
+from perfmodel.errors import Problem, UsageError
+from perfmodel.units import UnitError, parse
+
+
+class Interval(StrEnum):
+    """How the 95 % interval of a mean is made."""
+
+    t = "t"
+    normal = "normal"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("study")(study)
+
+
+def quantity(flag: str, text: str | None, dimension: str) -> float | None:
+    """A flag's quantity in SI, or UsageError that names the flag."""
+    if text is None:
+        return None
+    try:
+        return parse(text, dimension)
+    except UnitError as error:
+        raise UsageError(Problem(code="U021", message=f"{flag}: {error.message}", help=error.hint)) from None
+
+
+def study(
+    timings: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TIMINGS.csv",
+            show_default=False,
+            help="CSV with k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional repeat, "
+            "price_usd_per_h, quality, global_batch, energy_j, throughput, latency_p99_s, setup_s.",
+        ),
+    ],
+    threshold: Annotated[float, typer.Option(help="Efficiency under which the curve has bent.")] = 0.70,
+    quality_tolerance: Annotated[
+        float, typer.Option(help="Drift of quality from the baseline that still counts as held.")
+    ] = 0.005,
+    ci: Annotated[Interval, typer.Option(help="Interval of a mean: Student's t or normal.")] = Interval.t,
+    regime: RegimeOption = None,
+    work: Annotated[
+        float | None, typer.Option(help="Work units in one run (weak regime: in the run at the smallest K).")
+    ] = None,
+    price: Annotated[str | None, typer.Option(help='Price of one worker, such as "3.20 USD/h".')] = None,
+    inject_straggler: Annotated[
+        str | None,
+        typer.Option(metavar="LOW..HIGH", help="Show what one slow worker per point would do: 1.0..1.5."),
+    ] = None,
+    max_latency_p99: Annotated[
+        str | None, typer.Option(help='Limit on p99 latency for the most throughput, such as "200 ms".')
+    ] = None,
+    min_throughput: Annotated[
+        float | None, typer.Option(help="Floor on throughput for the least p99 latency.")
+    ] = None,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    plot: PlotOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Measured timings -> speedup, efficiency, intervals, fits, bend and cause, quality gate, cost, verdict."""
+    from perfmodel.study.options import StudyOptions, parse_factors
+    from perfmodel.study.runner import study_file
+
+    options = StudyOptions(
+        threshold=threshold,
+        quality_tolerance=quality_tolerance,
+        ci=ci.value,
+        regime=None if regime is None else regime.value,
+        work=work,
+        price_usd_per_s=quantity("--price", price, "USD/s"),
+        straggler=None if inject_straggler is None else parse_factors(inject_straggler),
+        max_latency_p99_s=quantity("--max-latency-p99", max_latency_p99, "s"),
+        min_throughput=min_throughput,
+    )
+    emit(study_file(timings, options), format, output, plot, report, quiet)

@@ -1,0 +1,131 @@
+"""A scaling law tabulated: its curves, its ceilings, and the serial fraction that keeps an efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
+
+_NAMES = {
+    "amdahl": "Amdahl's law",
+    "gustafson": "Gustafson's law",
+    "usl": "Universal Scalability Law",
+    "communication": "Amdahl plus communication",
+}
+
+
+def title(envelope: Envelope) -> str:
+    """The law's name, with the communication term and regime where they matter."""
+    result, inputs = result_of(envelope), inputs_of(envelope)
+    name = _NAMES.get(str(result.get("law")), "Scaling law")
+    if result.get("law") == "communication":
+        return f"{name} ({inputs.get('term')}), {inputs.get('regime')} scaling"
+    return name
+
+
+def answer(envelope: Envelope) -> str:
+    """For each curve, its ceiling and where it falls below the level."""
+    result = result_of(envelope)
+    level = result.get("efficiency_level")
+    words = []
+    for curve in _curves(result):
+        below = curve.get("smallest_k_below")
+        fall = (
+            f"E < {level:g} from K = {below:.0f}" if below is not None else f"E never falls below {level:g}"
+        )
+        ceiling = curve.get("ceiling")
+        limit = f"at most {text.number(ceiling)}x" if ceiling is not None else "no ceiling"
+        words.append(f"{_label(curve)}: {limit}, {fall}")
+    return "; ".join(words) + "." if words else ""
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """The curves, one row for each parameter and K; ceilings; the inverse."""
+    result = result_of(envelope)
+    ks = list(result.get("k") or ())
+    rows: list[list[Cell]] = []
+    for curve in _curves(result):
+        lists = [common.array(curve, key, len(ks)) for key in ("time", "speedup", "efficiency")]
+        for i, k in enumerate(ks):
+            rows.append([curve.get("serial_fraction"), curve.get("kappa"), k, *(_four(v[i]) for v in lists)])
+    with_kappa = result.get("law") == "usl"
+    columns = [
+        Column("serial", "", 0, "serial_fraction"), Column("kappa", "", 0, "kappa"), Column("K", "", 0, "k"),
+        Column("T", "", 0, "time"), Column("S", "", 0, "speedup"), Column("E", "", 0, "efficiency"),
+    ]  # fmt: skip
+    if not with_kappa:
+        columns = [c for c in columns if c.title != "kappa"]
+        rows = [[row[0], *row[2:]] for row in rows]
+    return [_ceilings(result), Table("Curves", columns, rows, role="curve"), *_keeps(result, ks)]
+
+
+def _ceilings(result: Mapping[str, Any]) -> Table:
+    level = result.get("efficiency_level")
+    rows: list[list[Cell]] = [
+        [_label(c), c.get("ceiling"), c.get("k_peak"), _whole(c.get("smallest_k_below"))]
+        for c in _curves(result)
+    ]
+    columns = [
+        Column("parameters", "", 0), Column("ceiling of S", "", 0), Column("K of the largest S", "", 1),
+        Column(f"smallest K with E < {level:g}", "", 0),
+    ]  # fmt: skip
+    return Table("Ceilings", columns, rows, note="- stands for none at any K.", role="decision")
+
+
+def _keeps(result: Mapping[str, Any], ks: list[Any]) -> list[Table]:
+    keeps = result.get("keeps") or {}
+    bounds = common.array(keeps, "serial_fraction", len(ks))
+    if not ks:
+        return []
+    level = float(keeps.get("efficiency") or 0.0)
+    columns = [Column("K", "", 0, "k"), Column(f"largest {keeps.get('parameter')}", "", 0)]
+    rows: list[list[Cell]] = [[k, None if b is None else f"{b:.6f}"] for k, b in zip(ks, bounds, strict=True)]
+    return [Table(f"What keeps E >= {level:g}", columns, rows, role="breakdown")]
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """No matplotlib plots of their own: the charts hold the curves."""
+    return []
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """What T is relative to."""
+    law = result_of(envelope).get("law")
+    if law == "gustafson":
+        return ["The problem grows with K: T is the time on K workers, always one unit."]
+    if law == "communication":
+        return ["Times in seconds, for one second of work at K = 1 before communication."]
+    return ["T is relative to one worker."]
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Speedup of every curve against the ideal line."""
+    result = result_of(envelope)
+    k = [float(x) for x in result.get("k") or ()]
+    series = [Series(_label(c), k, common.array(c, "speedup", len(k))) for c in _curves(result)]
+    if not k or not series:
+        return []
+    series.append(Series("ideal", k, k, style="dashed"))
+    alt = f"Speedup against K. {answer(envelope)}"
+    return [Chart("Speedup", "K", "speedup", series, alt=alt, y_log=True, y_quantity="x")]
+
+
+def _label(curve: Mapping[str, Any]) -> str:
+    if curve.get("kappa") is not None:
+        return f"sigma = {curve.get('serial_fraction'):g}, kappa = {curve['kappa']:g}"
+    return f"s = {curve.get('serial_fraction'):g}"
+
+
+def _four(value: Any) -> str | None:
+    return f"{value:.4f}" if isinstance(value, (int, float)) else None
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) else None
+
+
+def _curves(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [dict(c) for c in result.get("curves") or () if isinstance(c, Mapping)]
