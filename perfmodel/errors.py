@@ -32,6 +32,7 @@ class Problem:
     message: str = ""
     snippet: str | None = None
     help: str | None = None
+    severity: str = "error"  # or "warning": worth saying, no reason to refuse
 
     @property
     def location(self) -> str:
@@ -45,7 +46,7 @@ class Problem:
     def headline(self) -> str:
         """The first line of the message: position, code, what is wrong."""
         prefix = f"{self.location}: " if self.location else ""
-        return f"{prefix}error[{self.code}]: {self.message}"
+        return f"{prefix}{self.severity}[{self.code}]: {self.message}"
 
     def __str__(self) -> str:
         lines = [self.headline]

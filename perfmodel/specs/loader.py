@@ -35,11 +35,13 @@ class Mark:
     line: int | None = None
     column: int | None = None
 
-    def problem(self, code: str, message: str, help: str | None = None) -> Problem:
+    def problem(self, code: str, message: str, help: str | None = None, severity: str = "error") -> Problem:
         """A problem at this position, with its line."""
         known = self.line is not None and 0 < self.line <= len(self.source.lines)
         snippet = self.source.lines[self.line - 1] if known and self.line is not None else None
-        return Problem(self.source.name or None, self.line, self.column, code, message, snippet, help)
+        return Problem(
+            self.source.name or None, self.line, self.column, code, message, snippet, help, severity
+        )
 
 
 @dataclass(slots=True)
