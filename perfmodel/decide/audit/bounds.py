@@ -104,11 +104,11 @@ def exchange_bytes(gradient_bytes: float, n: int, reduces: bool) -> float:
 
 def links_too_slow(point: Point, subject: Subject) -> Finding | None:
     """T(K) >= bytes that must leave a node (or a device) per step / what its links carry, however well overlapped."""
-    machine, load, split = subject.machine, subject.load, subject.split
+    machine, load, split = subject.machine, subject.load, point.split
     time_s = point.time_s
     if load is None or time_s is None or point.k == 1 or (load.is_transformer and not split.known):
         return None
-    cut = split.tp * split.pp
+    cut = split.tp * split.pp * split.cp
     replicas = point.k // cut
     if replicas <= 1 or machine.per_node is None:
         return None
@@ -183,7 +183,7 @@ def state_bytes(load: Load, split: Split, k: int, precision: str | None, *, opti
 
 def memory_does_not_fit(point: Point, subject: Subject) -> Finding | None:
     """Weights and gradients exceed the device: impossible. With Adam's states they do: suspicious."""
-    machine, load, split = subject.machine, subject.load, subject.split
+    machine, load, split = subject.machine, subject.load, point.split
     if load is None:
         return None
     least = state_bytes(load, split, point.k, point.precision, optimizer=False)

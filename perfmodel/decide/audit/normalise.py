@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel.decide.audit.subject import Split
+
 MEASURES = (
     "time_s",
     "throughput",
@@ -33,6 +35,7 @@ class Point:
     spread: float | None
     quality: float | None
     energy_j: float | None
+    split: Split
     rate: float | None = None
     rate_from: str | None = None
 
@@ -127,6 +130,17 @@ def _point(source: Any, label: str, claim: Any) -> Point:
         spread=number("spread"),
         quality=number("quality"),
         energy_j=number("energy_j"),
+        split=_split(layout),
+    )
+
+
+def _split(layout: Any) -> Split:
+    """The degrees that a layout names; those that it leaves out are 1."""
+    if layout is None:
+        return Split()
+    degree = {name: int(_value(layout, name) or 1) for name in ("tp", "pp", "cp", "ep")}
+    return Split(
+        known=True, sharding=_value(layout, "sharding"), recompute=_value(layout, "recompute"), **degree
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +19,10 @@ CONVOLUTIONAL = frozenset({"convnet", "detection", "segmentation", "diffusion", 
 # half of 512, SQuAD's about 0.45 of 384: no public set falls below this share.
 REAL_TOKENS = 0.4
 PADDED = frozenset({"encoder-transformer", "encoder-decoder-transformer", "rnn-translation"})
-# A masked language model needs logits only where a token was masked.
+# Logits that a training step really needs: those of masked tokens (BERT), or, with an adaptive softmax (Grave et
+# al., arXiv:1609.04309, sec. 4), a fraction of a large vocabulary.
 MASKED_SHARE = 0.15
+ADAPTIVE_SHARE = 0.25
 WEIGHT_BYTES: dict[str, float] = {
     "fp64": 8,
     "fp32": 4,
@@ -83,6 +85,7 @@ class Split:
     known: bool = False
     tp: int = 1
     pp: int = 1
+    cp: int = 1
     ep: int = 1
     sharding: str | None = None
     recompute: str | None = None
@@ -90,11 +93,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Subject:
-    """Machine, load and split of one claim."""
+    """Machine and load of one claim."""
 
     machine: Machine
     load: Load | None
-    split: Split = field(default_factory=Split)
 
 
 def machine_of(accelerator: Accelerator, cluster: Cluster | None) -> Machine:
@@ -139,13 +141,16 @@ def load_of(workload: Workload, seq_len: int | None) -> Load | None:
     trainable = float(ops.trainable_fraction)
     frozen = (1.0 - trainable) * float(slots.sum())
     model = 3.0 * forward - frozen
+    logits = (2.0 + trainable) * float(np.sum(slots * ops.slot_last))
     minimum, why = model, "3 x forward"
     if workload.kind in PADDED:
-        logits = float(np.sum(slots * ops.slot_last))
-        minimum = (model - 3.0 * (1.0 - MASKED_SHARE) * logits) * REAL_TOKENS
-        why = f"{REAL_TOKENS:g} of the tokens real, logits of {MASKED_SHARE:.0%} of them"
+        minimum = (model - (1.0 - MASKED_SHARE) * logits) * REAL_TOKENS
+        why = f"3 x forward, {REAL_TOKENS:g} of the tokens real, logits of {MASKED_SHARE:.0%} of them"
     elif workload.kind in CONVOLUTIONAL:
         minimum, why = model / FAST_CONVOLUTION, f"3 x forward / {FAST_CONVOLUTION:g} for fast convolutions"
+    elif logits > 0:
+        minimum = model - (1.0 - ADAPTIVE_SHARE) * logits
+        why = f"3 x forward, {ADAPTIVE_SHARE:.0%} of the logits"
     return Load(
         name=workload.title or workload.name or "workload",
         sample=workload.sample,

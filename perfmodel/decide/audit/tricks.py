@@ -18,7 +18,7 @@ STRAIGHT_SPAN = 4.0  # largest over smallest K
 SAME_BATCH = 0.02  # batches that differ by less are the same, rounded to fit K
 DISAGREE = 0.05  # two numbers of one point that differ by more contradict each other
 DISAGREE_COUNTED = 0.30  # the same where a FLOP count stands between them: conventions differ
-QUALITY_DROP = 0.005
+QUALITY_DRIFT = 0.005
 
 
 def superlinear(series: Series) -> list[Finding]:
@@ -83,9 +83,14 @@ def batches(series: Series, regime: str | None) -> list[Finding]:
     )
     shown = ", ".join(f"{batch:g} at K = {k}" for k, batch in pairs)
     if regime == "strong" and not fixed:
-        code = "batch-grows-with-k" if grows else "regimes-mixed"
-        bound = "one global batch in a strong-scaling chart"
-        evidence = f"Global batch: {shown}. The batch per accelerator falls by {max(per_device) / min(per_device):.3g}, not by {last_k / first_k:g}: part of the speedup is larger batches."
+        code, bound = (
+            ("batch-grows-with-k" if grows else "regimes-mixed"),
+            "one global batch in a strong-scaling chart",
+        )
+        tail = f"it grows {last / first:.3g} times while K grows {last_k / first_k:.3g} times: part of the speedup is larger batches"
+        evidence = (
+            f"Global batch: {shown}; {tail if grows else 'points of different experiments are on one chart'}."
+        )
     elif (regime == "weak" and not weak) or (regime is None and not weak and not fixed):
         code, bound = "regimes-mixed", "one batch per accelerator (weak) or one global batch (strong)"
         evidence = f"Global batch: {shown}; per accelerator {min(per_device):.3g} to {max(per_device):.3g}. Points of two regimes are on one chart."
@@ -125,21 +130,22 @@ def changed(series: Series) -> list[Finding]:
 
 
 def quality_drops(series: Series) -> list[Finding]:
-    """Quality that falls as K grows pays for part of the speedup."""
+    """Quality that moves as K grows: a worse result pays for part of the speedup (a score falls, a loss rises)."""
     values = [(point.k, point.quality) for point in series.points if point.quality is not None]
     if len(values) < 2:
         return []
-    (k0, first), (k, last) = values[0], min(values[1:], key=lambda item: item[1])
-    if first - last <= QUALITY_DROP * abs(first):
+    (k0, first), (k, last) = values[0], max(values[1:], key=lambda item: abs(item[1] - values[0][1]))
+    drift = abs(last - first) / abs(first) if first else abs(last)
+    if drift <= QUALITY_DRIFT:
         return []
     return [
         Finding(
             code="quality-drops",
             severity="suspicious",
             claim=f"quality {last:g} at K = {k}",
-            bound=f"{first:g} at K = {k0}, less {QUALITY_DROP:.1%}",
-            evidence=f"The run at K = {k} ends {(first - last) / abs(first):.2%} lower: time to the same quality is longer than shown.",
-            weight=1 + (first - last) / abs(first) / QUALITY_DROP,
+            bound=f"{first:g} at K = {k0}, to {QUALITY_DRIFT:.1%}",
+            evidence=f"The run at K = {k} ends {drift:.2%} away: time to the same quality is not what is shown.",
+            weight=1 + drift / QUALITY_DRIFT,
             k=k,
         )
     ]

@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.decide.gate.evaluate import Value, measure, unit_of
 from perfmodel.decide.gate.grammar import Policy
 from perfmodel.errors import SpecError
+from perfmodel.units import format_quantity
 
 MAX_CAUSES = 12  # beyond, changes are told by group: a reader and a time budget have their limits
 SAME = 1e-3  # a metric that moved by less did not move
@@ -27,16 +28,30 @@ class Difference:
     after: Any
 
     def __str__(self) -> str:
-        return f"{'.'.join(self.path)}: {_shown(self.before)} -> {_shown(self.after)}"
+        """`price.per_accelerator: 3.92 USD/h -> 2.1 USD/h`."""
+        return f"{'.'.join(self.path)}: {_shown(self.path, self.before)} -> {_shown(self.path, self.after)}"
 
 
-def _shown(value: Any) -> str:
+# Units of inputs by their key; a lock holds SI numbers, a reader wants the words of the spec.
+_UNITS = {
+    "per_accelerator": "USD/s", "fixed": "USD/s", "value_of_time": "USD/s", "hosting": "USD/s", "purchase": "USD",
+    "bandwidth": "B/s", "memory_bandwidth": "B/s", "scale_up_bandwidth": "B/s", "library_bandwidth": "B/s",
+    "latency": "s", "collective_step": "s", "launch_overhead": "s", "serial_time": "s", "memory": "B", "l2": "B",
+    "tdp": "W", "idle_power": "W", "host_power": "W", "max_power": "W", "carbon": "g/J", "electricity": "USD/J",
+    "flop_per_sample": "FLOP", "flop_per_sample_forward": "FLOP", "bytes_per_sample": "B",
+    "mtbf_per_accelerator": "s", "mtbf_per_node": "s", "checkpoint": "s", "restart": "s", "interval": "s",
+}  # fmt: skip
+
+
+def _shown(path: tuple[str, ...], value: Any) -> str:
+    unit = "FLOP/s" if path[-2:-1] == ("peak",) else _UNITS.get(path[-1])
     if isinstance(value, Mapping):
-        return str(
-            value.get("name") or ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) or "{}"
-        )
+        inner = (f"{key}={_shown((*path, key), item)}" for key, item in value.items())
+        return str(value.get("name") or ", ".join(inner) or "{}")
     if isinstance(value, (list, tuple)):
-        return ",".join(_shown(item) for item in value)
+        return ",".join(_shown(path, item) for item in value)
+    if isinstance(value, (int, float)) and unit:
+        return format_quantity(float(value), unit)
     if isinstance(value, float):
         return f"{value:.6g}"
     return "none" if value is None else str(value)

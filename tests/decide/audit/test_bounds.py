@@ -116,18 +116,19 @@ def test_a_transformer_without_a_layout_is_not_held_to_data_parallelism() -> Non
     small = replace(GPT, params=10e9, synchronised_params=10e9)
     point = {"k": 64, "time_s": 9.0, "global_batch": 64}
     assert "links-too-slow" not in codes([point], Subject(slow, small))
-    cut = Split(known=True, tp=8, pp=1, sharding="zero1")
     # 2.5 GB of gradients per slice, 8 replicas: all of them fit one domain in the kindest placement.
-    assert "links-too-slow" not in codes([point], Subject(slow, small, cut))
-    flat = Split(known=True, sharding="fsdp")
-    assert "links-too-slow" in codes([point], Subject(slow, small, flat))
+    cut = SimpleNamespace(tp=8, pp=1, sharding="zero1")
+    assert "links-too-slow" not in codes([point], Subject(slow, small), layout=cut)
+    flat = SimpleNamespace(sharding="fsdp")
+    assert "links-too-slow" in codes([point], Subject(slow, small), layout=flat)
 
 
 def test_memory() -> None:
-    cut = Split(known=True, tp=8, pp=1, sharding="zero1")
     point = {"k": 64, "mfu": 0.4}
-    assert codes([point], Subject(A100, GPT, cut)) == ["memory-does-not-fit"]
-    assert codes([point], Subject(A100, GPT, Split(known=True, sharding="fsdp"))) == []
+    cut = SimpleNamespace(tp=8, sharding="zero1")
+    assert codes([point], Subject(A100, GPT), layout=cut) == ["memory-does-not-fit"]
+    assert codes([{**point, "layout": cut}], Subject(A100, GPT)) == ["memory-does-not-fit"]
+    assert codes([point], Subject(A100, GPT), layout=SimpleNamespace(sharding="fsdp")) == []
     assert codes([{"k": 4, "mfu": 0.4}], Subject(A100, GPT)) == ["memory-does-not-fit"]
     tight = bounds.findings(read([{"k": 16, "mfu": 0.4}]), Subject(A100, GPT))
     assert [(finding.code, finding.severity) for finding in tight] == [("memory-is-tight", "suspicious")]

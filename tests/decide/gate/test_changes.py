@@ -55,7 +55,7 @@ def test_each_cause_alone_and_both_together() -> None:
     assert by_cause == {
         ("time(k=4)", "machine.speed: 2 -> 4"): (8.0, 4.0),
         ("time(k=4)", "work: 64 -> 128"): (8.0, 16.0),
-        ("memory", "machine.memory: 10 -> 20"): (0.5, 0.25),
+        ("memory", "machine.memory: 10 B -> 20 B"): (0.5, 0.25),
     }
     # Time is what it was: each cause is named though together they cancel.
 
@@ -115,3 +115,21 @@ def test_applying_every_difference_gives_the_new_inputs(
         changed = apply(changed, difference)
     assert changed == after
     assert differences(after, after) == []
+
+
+def test_causes_are_in_the_words_of_the_spec() -> None:
+    before = {
+        "price": {"per_accelerator": 3.92 / 3600},
+        "accelerator": {"peak": {"bf16": 989e12}},
+        "layout": "auto",
+    }
+    after = {
+        "price": {"per_accelerator": 2.1 / 3600},
+        "accelerator": {"peak": {"bf16": 312e12}},
+        "layout": {"tp": 2},
+    }
+    assert [str(difference) for difference in differences(before, after)] == [
+        "accelerator.peak.bf16: 989 TFLOP/s -> 312 TFLOP/s",
+        "layout: auto -> tp=2",
+        "price.per_accelerator: 3.92 USD/h -> 2.1 USD/h",
+    ]

@@ -1,0 +1,269 @@
+"""`perfmodel audit`: a claim in, a verdict with its evidence out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from perfmodel.decide.audit import absent, bounds, plausible, tricks
+from perfmodel.decide.audit.findings import Finding, one_of_each, verdict
+from perfmodel.decide.audit.normalise import Point, Series, series
+from perfmodel.decide.audit.restate import advice, restated
+from perfmodel.decide.audit.subject import Subject, load_of, machine_of
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.predict.curve import Setup, curve
+from perfmodel.results import Result
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.claims import Claim
+from perfmodel.specs.hardware import Accelerator, Cluster
+from perfmodel.specs.layout import Layout
+
+LADDER_TOP = 4096
+DEFAULT_TOKENS = 4 * 2**20
+DEFAULT_SAMPLES_PER_ACCELERATOR = 64
+
+
+def audit(
+    claim: Claim,
+    *,
+    beliefs: Beliefs | None = None,
+    goal: str = "efficiency",
+    seed: int = 0,
+    catalog: Catalog | None = None,
+) -> Result:
+    """Check a claim against physics, the rules of a chart and the beliefs; CLI.md's `audit.result`."""
+    device = claim.device
+    if device is None:
+        raise claim.error_at(
+            "cluster",
+            "A001",
+            "a claim names a cluster or an accelerator",
+            "write accelerator: h100-sxm5-80gb",
+        )
+    load = load_of(claim.workload, claim.seq_len) if claim.workload is not None else None
+    machine = machine_of(device, claim.cluster)
+    peak, _ = machine.peak(claim.precision)
+    read = series(claim, flop_per_sample=load.model_flop if load else None, peak_flop_per_s=peak)
+    subject = Subject(machine, load)
+    found: list[Finding] = [
+        *bounds.findings(read, subject),
+        *tricks.findings(read, subject, claim.regime),
+        *absent.findings(claim, read, claim.regime),
+    ]
+    notes: list[str] = []
+    believed = _believe(claim, read, subject, beliefs or shipped_beliefs(), seed, catalog, notes)
+    found += believed.findings
+    listed = one_of_each(found)
+    return Result(
+        kind="audit",
+        inputs=_inputs(claim, goal),
+        result={
+            "verdict": verdict(listed),
+            "findings": [finding.mapping() for finding in listed],
+            "restated": restated(read, believed.rungs),
+            "advice": advice(read, believed.rungs, goal, claim.price),
+            "points": _points(read, believed.expected),
+            "ladder": [
+                {"k": rung.k, "efficiency": rung.efficiency, "low": rung.low, "high": rung.high}
+                for rung in believed.rungs
+            ],
+            "notes": notes,
+        },
+        seed=seed,
+    )
+
+
+class _Believed:
+    """What the beliefs say about a claim."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.expected: list[plausible.Expected] = []
+        self.rungs: list[plausible.Rung] = []
+
+
+def _believe(
+    claim: Claim,
+    read: Series,
+    subject: Subject,
+    beliefs: Beliefs,
+    seed: int,
+    catalog: Catalog | None,
+    notes: list[str],
+) -> _Believed:
+    told = _Believed()
+    if claim.workload is None or subject.load is None:
+        told.findings.append(_not_checked("the workload", "Without a workload nothing can be predicted."))
+        return told
+    cluster = claim.cluster or usual_cluster(claim.device, catalog or Catalog.default())
+    if cluster is None:
+        told.findings.append(
+            _not_checked(
+                "the cluster", "No catalogue node carries this accelerator, so nothing is predicted."
+            )
+        )
+        return told
+    if claim.cluster is None:
+        notes.append(f"The claim names no cluster: predictions assume {cluster.name}.")
+    factor = beliefs.factor("datasheet", claim.workload.kind) / 1.644854
+    told.expected = plausible.expect(_groups(claim, read, cluster), beliefs, seed)
+    told.findings += plausible.rates_above_band(told.expected, subject)
+    told.findings += plausible.efficiency_above_band(read, told.expected, beliefs, factor)
+    told.findings += plausible.weak_baseline(read, told.expected)
+    setup = _ladder_setup(claim, read, cluster, notes)
+    if setup is not None:
+        told.rungs = plausible.ladder(
+            curve(setup, beliefs, draws=plausible.DRAWS, seed=seed), beliefs.noise, factor
+        )
+        told.findings += plausible.knee_before_range(read, told.rungs)
+    return told
+
+
+def _not_checked(what: str, why: str) -> Finding:
+    return Finding("not-checked", "note", "not stated", what, why)
+
+
+def usual_cluster(device: Accelerator | None, catalog: Catalog) -> Cluster | None:
+    """The catalogue cluster that an accelerator usually sits in: the best connected node that carries it."""
+    if device is None:
+        return None
+    found = []
+    for name in catalog.names("nodes"):
+        node = catalog.get("nodes", name)
+        if node.accelerator.name == device.name and node.scale_out is not None:
+            rate = node.scale_out.bandwidth * (node.nics_per_node or 1) / node.accelerators_per_node
+            found.append((rate, name))
+    # The kindest reading of a claim that does not say: the fastest network, the first name among equals.
+    return catalog.cluster(min(found, key=lambda item: (-item[0], item[1]))[1]) if found else None
+
+
+def _precision(claim: Claim, point: Point | None, device: Accelerator) -> str:
+    """What the matmuls run in: stated, or the default of a job on this device."""
+    stated = (point.precision if point else None) or claim.precision
+    return stated or next(
+        (name for name in ("bf16", "fp16", "fp32") if name in device.peak), next(iter(device.peak))
+    )
+
+
+def _layout(claim: Claim, point: Point) -> Layout | None:
+    """The layout of a point: its own, else the claim's; None lets the model choose the best."""
+    for candidate in (*claim.points, claim.baseline, claim.headline):
+        if candidate is not None and candidate.k == point.k and candidate.layout is not None:
+            return candidate.layout
+    return claim.layout
+
+
+def _groups(claim: Claim, read: Series, cluster: Cluster) -> list[tuple[list[Point], Setup]]:
+    """Points that share a layout, a precision and a length are predicted together."""
+    workload = claim.workload
+    if workload is None:
+        return []
+    grouped: dict[str, tuple[list[Point], Layout | None, str, int | None]] = {}
+    for point in read.all:
+        if point.global_batch is None:
+            continue
+        layout = _layout(claim, point)
+        if layout is not None and point.k % layout.model_parallel:
+            layout = None
+        precision = _precision(claim, point, cluster.accelerator)
+        length = None if point.seq_len is None else int(point.seq_len)
+        key = repr((None if layout is None else layout.model_dump(), precision, length))
+        grouped.setdefault(key, ([], layout, precision, length))[0].append(point)
+    return [
+        (
+            points,
+            Setup(
+                workload=workload,
+                cluster=cluster,
+                precision=precision,
+                k=np.array([float(point.k) for point in points]),
+                global_batch=np.array([float(point.global_batch or 1.0) for point in points]),
+                layout=layout,
+                seq_len=length,
+            ),
+        )
+        for points, layout, precision, length in grouped.values()
+    ]
+
+
+def _ladder_setup(claim: Claim, read: Series, cluster: Cluster, notes: list[str]) -> Setup | None:
+    """Doublings of K from the claim's smallest to its largest, at the batch that the claim's regime implies."""
+    points = read.all
+    if claim.workload is None or not points:
+        return None
+    first, last = (read.reference or points[0]).k, min(points[-1].k, LADDER_TOP)
+    first = min(first, 8) if read.reference is None else first
+    rungs = sorted({*_doublings(first, last), *(point.k for point in points if first <= point.k <= last)})
+    batches = {point.k: point.global_batch for point in points if point.global_batch is not None}
+    if batches:
+        k0 = min(batches)
+        each = batches[k0] / k0
+        fixed = claim.regime == "strong" or (claim.regime is None and len(set(batches.values())) == 1)
+        total = [float(claim.global_batch or batches[k0]) if fixed else each * k for k in rungs]
+    else:
+        language = claim.workload.sample == "sequence" and (claim.seq_len or claim.workload.seq_len)
+        fixed_batch = (
+            DEFAULT_TOKENS // int(claim.seq_len or claim.workload.seq_len or 1)
+            if language
+            else DEFAULT_SAMPLES_PER_ACCELERATOR * last
+        )
+        notes.append(
+            f"The claim names no batch: the ladder assumes a global batch of {fixed_batch} {claim.workload.sample}s."
+        )
+        total = [float(fixed_batch)] * len(rungs)
+    layout = claim.layout
+    if layout is not None and any(k % layout.model_parallel for k in rungs):
+        layout = None
+    return Setup(
+        workload=claim.workload,
+        cluster=cluster,
+        precision=_precision(claim, None, cluster.accelerator),
+        k=np.array(rungs, dtype=float),
+        global_batch=np.array(total, dtype=float),
+        layout=layout,
+        seq_len=claim.seq_len,
+    )
+
+
+def _doublings(first: int, last: int) -> Iterable[int]:
+    k = first
+    while k < last:
+        yield k
+        k *= 2
+    yield last
+
+
+def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, Any]]:
+    """Claimed beside predicted, 90 % bands as everywhere else."""
+    by_label = {item.point.label: item for item in expected}
+    rows = []
+    for point in read.all:
+        item = by_label.get(point.label)
+        half = item.half / plausible.WIDEN if item else 0.0
+        rows.append(
+            {
+                "k": point.k,
+                "global_batch": point.global_batch,
+                "claimed_s": point.time_s,
+                "predicted_s": item.time_s if item else None,
+                "low_s": item.time_s * float(np.exp(-half)) if item else None,
+                "high_s": item.time_s * float(np.exp(half)) if item else None,
+                "throughput": point.rate,
+                "speedup": read.speedup(point),
+                "efficiency": read.efficiency(point),
+            }
+        )
+    return rows
+
+
+def _inputs(claim: Claim, goal: str) -> dict[str, Any]:
+    """Enough to say whose claim it is and to run it again."""
+    given = claim.model_dump(mode="json", exclude_none=True, exclude={"workload", "cluster", "accelerator"})
+    names = {
+        "workload": claim.workload.name if claim.workload else None,
+        "cluster": claim.cluster.name if claim.cluster else None,
+        "accelerator": claim.device.name if claim.device else None,
+    }
+    return {"claim": given, **names, "vendor": claim.vendor, "goal": goal}
