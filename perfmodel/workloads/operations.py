@@ -46,6 +46,7 @@ TRANSFORMER_KINDS = frozenset(
         "vision-transformer",
     }
 )
+TWO_TOWERS = frozenset({"encoder-decoder-transformer"})
 LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-mamba-transformer"})
 
 # Bytes read and written by norms, residuals and dropouts per token and hidden unit in 16 bit, and by the
@@ -177,6 +178,7 @@ def operations(workload: Workload, seq_len: int | None = None) -> Operations:
         and workload.layers
         and workload.hidden
         and not workload.flop_per_sample
+        and workload.sample != "token"  # its FLOP are stated per token: there is no sequence to build
     ):
         counted = workload.kind != "vision-transformer" or workload.seq_len
         if counted:
@@ -195,7 +197,7 @@ def _struct(slots: _Slots, **numbers: float) -> Operations:
 
 
 def _attention_slots(
-    slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float
+    slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float, rows: float = 1.0
 ) -> tuple[float, float, float]:
     """Projections of attention; returns (score width, value width, key plus value width per token)."""
     hidden = _number(w.hidden)
@@ -218,14 +220,26 @@ def _attention_slots(
         slots.add(_number(w.q_lora_rank), heads * head_dim, layers, split=Split.COLUMN)
         slots.add(hidden, 2 * kv_heads * head_dim, layers, split=Split.COLUMN)
     else:
-        slots.add(hidden, (heads + 2 * kv_heads) * head_dim, layers, split=Split.COLUMN)
-    slots.add(heads * head_dim, hidden, layers, split=Split.ROW)
+        slots.add(hidden, (heads + 2 * kv_heads) * head_dim, layers, split=Split.COLUMN, rows=rows)
+    slots.add(heads * head_dim, hidden, layers, split=Split.ROW, rows=rows)
     return heads * head_dim, heads * head_dim, 2 * kv_heads * head_dim
 
 
-def _mlp_slots(slots: _Slots, hidden: float, width: float, layers: float, gates: float) -> None:
-    slots.add(hidden, gates * width, layers, split=Split.COLUMN)
-    slots.add(width, hidden, layers, split=Split.ROW)
+def _mlp_slots(
+    slots: _Slots, hidden: float, width: float, layers: float, gates: float, rows: float = 1.0
+) -> None:
+    slots.add(hidden, gates * width, layers, split=Split.COLUMN, rows=rows)
+    slots.add(width, hidden, layers, split=Split.ROW, rows=rows)
+
+
+def _cross_slots(
+    slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float, rows: float
+) -> None:
+    """Cross attention: queries and output of the decoder's tokens, keys and values of the encoder's."""
+    hidden, kv_heads = _number(w.hidden), _number(w.kv_heads, heads)
+    slots.add(hidden, heads * head_dim, layers, split=Split.COLUMN, rows=rows)
+    slots.add(hidden, 2 * kv_heads * head_dim, layers, split=Split.COLUMN)
+    slots.add(heads * head_dim, hidden, layers, split=Split.ROW, rows=rows)
 
 
 def _transformer(w: Workload, seq_len: int | None) -> Operations:
@@ -253,12 +267,15 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     expert_width = _number(w.moe_ffn, _number(w.ffn))
 
     slots = _Slots()
-    score_width, value_width, kv_width = _attention_slots(slots, w, attention_layers, heads, head_dim)
-    cross_layers = 0.0
-    if w.kind == "encoder-decoder-transformer":
-        cross_layers = _number(w.decoder_layers, layers / 2)
-        slots.add(hidden, 4 * hidden, cross_layers, split=Split.COLUMN)
-    _mlp_slots(slots, hidden, dense_width, mlp_layers, gates)
+    # The decoder of two towers has tokens of its own: its rows per token of the encoder.
+    decoder_layers = _number(w.decoder_layers, layers / 2) if w.kind in TWO_TOWERS else 0.0
+    decoder_rows = _number(w.decoder_seq_len, tokens) / tokens if decoder_layers else 1.0
+    first_layers = attention_layers - decoder_layers
+    score_width, value_width, kv_width = _attention_slots(slots, w, first_layers, heads, head_dim)
+    _attention_slots(slots, w, decoder_layers, heads, head_dim, decoder_rows)
+    _cross_slots(slots, w, decoder_layers, heads, head_dim, decoder_rows)
+    _mlp_slots(slots, hidden, dense_width, mlp_layers - decoder_layers, gates)
+    _mlp_slots(slots, hidden, dense_width, decoder_layers, gates, decoder_rows)
     latent = _number(w.moe_latent, hidden)
     if moe_layers > 0:
         slots.add(hidden, experts, moe_layers, split=Split.NONE)
@@ -281,7 +298,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     # A vocabulary that only a masked share of tokens is projected on is not modelled: all tokens are.
     classes_last = vocab > 0 and w.kind != "vision-transformer"
     if classes_last:
-        slots.add(hidden, vocab, 1.0, split=Split.COLUMN, last=True)
+        slots.add(hidden, vocab, 1.0, split=Split.COLUMN, last=True, rows=decoder_rows)
 
     table = slots.columns()
     weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
@@ -293,15 +310,19 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         float(weights[(table["slot_last"] == 0) & ~routed].sum()), params - expert_params - embedding
     )
     causal_share = 0.5 if causal else 1.0
-    attention_flop = 2 * causal_share * tokens**2 * (score_width + value_width) * attention_layers
-    attention_flop += 4 * tokens**2 * hidden * cross_layers
+    first_share = 1.0 if decoder_layers else causal_share  # an encoder looks both ways
+    squares = first_share * first_layers + (causal_share * decoder_rows**2 + decoder_rows) * decoder_layers
+    attention_flop = 2 * tokens**2 * (score_width + value_width) * squares
+    score_layers = first_layers + (decoder_rows**2 + decoder_rows) * decoder_layers
     width = (
         dense_width * mlp_layers * gates
         + score_width * attention_layers
         + mamba_layers * 2 * _number(w.mamba_heads) * _number(w.mamba_head_dim)
     )
     shared_width = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts) * moe_layers * gates
-    blocks = attention_layers if not hybrid else layers / 2.0
+    # Cross attention is half a block more; a decoder's block counts by its share of the tokens.
+    blocks = layers / 2.0 if hybrid else first_layers + 1.5 * decoder_rows * decoder_layers
+    row_share = (first_layers + decoder_rows * decoder_layers) / attention_layers if decoder_layers else 1.0
     return _struct(
         slots,
         tokens=tokens,
@@ -309,14 +330,15 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         layers=layers,
         heads=heads,
         attention_flop=attention_flop,
-        score_elements=heads * tokens**2 * (attention_layers + cross_layers),
+        score_elements=heads * tokens**2 * score_layers,
         kv_width=kv_width,
         attention_layers=attention_layers,
-        hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * (blocks + 0.5 * cross_layers),
+        hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * blocks,
         inner_traffic=INNER_TRAFFIC
         * tokens
+        * row_share
         * (width + shared_width + expert_width * top_k * moe_layers * gates),
-        logit_elements=tokens * vocab if classes_last else 0.0,
+        logit_elements=tokens * decoder_rows * vocab if classes_last else 0.0,
         other_flop=mamba_flop,
         other_traffic=0.0,
         kernels=14.0 * layers,

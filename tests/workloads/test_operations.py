@@ -1,0 +1,102 @@
+"""Operations against the parameter count: every weight that multiplies is used once for each token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.workload import Workload
+from perfmodel.workloads.operations import TRANSFORMER_KINDS, operations, stack, take
+from perfmodel.workloads.parameters import count, dimensions, mlp_parameters
+
+CATALOG = Catalog.default()
+
+
+def two_towers(**changes: object) -> Workload:
+    stated = {
+        "name": "towers",
+        "kind": "encoder-decoder-transformer",
+        "sample": "sequence",
+        "layers": 5,
+        "encoder_layers": 3,
+        "decoder_layers": 2,
+        "hidden": 256,
+        "heads": 8,
+        "head_dim": 64,  # wider than hidden / heads, as in T5 11B
+        "ffn": 1024,
+        "gated_mlp": True,
+        "vocab": 1000,
+        "seq_len": 128,
+        "tied_embeddings": True,
+        "causal": True,
+    }
+    return Workload.model_validate(stated | changes)
+
+
+def test_linear_work_is_twice_the_active_weights() -> None:
+    """Over the zoo, within 4 %: pooler, patches and transforms of small encoders are not modelled."""
+    checked = 0
+    for name in CATALOG.names("workloads"):
+        workload = CATALOG.get("workloads", name)
+        stated = dimensions(workload)
+        counted = workload.kind in TRANSFORMER_KINDS and workload.sample != "token"
+        if stated is None or not counted or workload.decoder_seq_len:
+            continue
+        ops, parts = operations(workload), count(stated)
+        linear = float(ops.forward_flop() - ops.attention_flop - ops.other_flop)
+        weights = parts.active - parts.embedding - parts.norm - parts.head + stated.hidden * stated.vocab
+        assert linear == pytest.approx(2 * float(ops.tokens) * weights, rel=0.04), name
+        checked += 1
+    assert checked > 200
+
+
+def test_a_causal_mask_halves_attention() -> None:
+    workload = CATALOG.get("workloads", "llama3-8b")
+    both = operations(workload.model_copy(update={"causal": False}), 2048)
+    back = operations(workload, 2048)
+    assert float(both.attention_flop) == 2 * float(back.attention_flop) == 4 * 32 * 2048**2 * 4096
+
+
+def test_two_towers_count_their_own_tokens() -> None:
+    ops = operations(two_towers(decoder_seq_len=32))
+    attention = 4 * 256 * 8 * 64
+    block = attention + mlp_parameters(256, 1024, gated=True)
+    encoder = 128 * 3 * block
+    decoder = 32 * 2 * block
+    cross = 2 * (32 * attention / 2 + 128 * attention / 2)
+    logits = 32 * 256 * 1000
+    linear = float(ops.forward_flop() - ops.attention_flop)
+    assert linear == pytest.approx(2 * (encoder + decoder + cross + logits))
+    scores = 3 * 128**2 + 2 * (0.5 * 32**2 + 32 * 128)
+    assert float(ops.attention_flop) == pytest.approx(4 * 8 * 64 * scores)
+    assert float(ops.logit_elements) == 32 * 1000
+
+
+def test_equal_lengths_need_no_decoder_length() -> None:
+    assert (
+        operations(two_towers()).forward_flop() == operations(two_towers(decoder_seq_len=128)).forward_flop()
+    )
+
+
+def test_a_token_that_states_its_work_is_taken_at_its_word() -> None:
+    workload = CATALOG.get("workloads", "transformer-big")
+    assert workload.sample == "token"
+    assert float(operations(workload).forward_flop()) == workload.flop_per_sample_forward
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "mixtral-8x7b", "nemotron3-nano", "llama3-8b"])
+def test_parameters_are_shared_out_completely(name: str) -> None:
+    ops = operations(CATALOG.get("workloads", name))
+    assert float(ops.block_params + ops.expert_params + ops.embedding_params) == pytest.approx(
+        float(ops.params), rel=1e-9
+    )
+
+
+def test_stacking_changes_no_element() -> None:
+    names = ("llama3-8b", "deepseek-v3", "resnet50", "t5-3b")
+    single = [operations(CATALOG.get("workloads", name)) for name in names]
+    together = stack(single)
+    flops = [float(item.forward_flop()) for item in single]
+    np.testing.assert_allclose(together.forward_flop(), flops, rtol=1e-12)
+    np.testing.assert_allclose(take(together, np.array([3, 0])).forward_flop(), [flops[3], flops[0]])
