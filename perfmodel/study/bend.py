@@ -52,6 +52,7 @@ _MEANING = {
 }
 # Share of the loss that the growing spread must explain before a straggler is the cause.
 _STRAGGLER_SHARE = 0.3
+_STRAGGLER_NOTED = 0.05  # under this share a growing spread is not worth a word
 # Losses of single runs below this share of the time may be noise.
 _UNKNOWN_NOISE = 0.02
 # A second cause with at least this share of the first one's loss is named beside it.
@@ -72,7 +73,8 @@ class Bend:
     remedy: str | None
     confidence: Confidence
     second: str | None = None  # a cause close behind the leading one
-    if_halved: dict[str, int | None] = field(default_factory=dict)
+    crossing_k: float | None = None  # real K at which E passes the threshold, between the measured points
+    if_halved: dict[str, float | None] = field(default_factory=dict)  # the same with one loss halved
 
     @property
     def named(self) -> bool:
@@ -108,16 +110,16 @@ def diagnose(points: Points, choice: Choice, threshold: float) -> tuple[Bend, Sp
     below = first_below(points, threshold)
     at = below if below >= 0 else points.k.size - 1
     k_at = int(points.k[at])
-    split = by_parts(points, _idle_cause(points, at, trend), at) or by_shape(points, choice, at)
+    share = straggler_share(points, at, trend)
+    split = by_parts(points, _idle_cause(points, at, trend, share), at) or by_shape(points, choice, at)
     # A loss within the noise of the two means has no cause to look for.
     real = points.mean_s[at] - points.ideal_s[at] > _noise(points, at)
     shares = split.shares(at) if split is not None and real else {}
     leading = next(iter(shares), None)
     confidence: Confidence = "none"
     evidence: list[str] = []
-    share = straggler_share(points, at, trend)
     straggles = (split is None or split.source == "shape") and share >= _STRAGGLER_SHARE
-    if trend.grows:
+    if share >= _STRAGGLER_NOTED:
         evidence.append(
             f"the relative spread grows {trend.growth:.1f} times from K = {int(points.k[0])} to "
             f"{int(points.k[-1])} (z = {trend.z:.1f}), enough for {100 * share:.0f} % of the loss at K = {k_at}"
@@ -131,7 +133,9 @@ def diagnose(points: Points, choice: Choice, threshold: float) -> tuple[Bend, Sp
         if split.source == "shape":
             evidence.append(_choice_sentence(choice))
         if np.isfinite(trend.z) and not trend.grows:
-            evidence.append(f"the relative spread does not grow with K (z = {trend.z:.1f}): no straggler")
+            evidence.append(
+                f"the relative spread does not grow with K beyond chance (z = {trend.z:.1f}): no straggler"
+            )
     if leading == IMBALANCE:
         evidence.append(_imbalance_sentence(points))
     if leading == WAITING:
@@ -140,8 +144,9 @@ def diagnose(points: Points, choice: Choice, threshold: float) -> tuple[Bend, Sp
     second = next((c for c, share in shares.items() if c != leading and _close(share, shares, leading)), None)
     halved = _if_halved(points, split, threshold) if split is not None and leading in split.lost_s else {}
     remedy = REMEDIES[leading] if leading is not None else None
-    if below >= 0 and halved:
-        evidence.append(_halved_sentence(halved, k_at))
+    crossing = _crossing(points, points.mean_s, threshold)
+    if crossing is not None and halved:
+        evidence.append(_halved_sentence(halved, crossing, threshold))
     if below < 0:
         cause = f"not reached: efficiency stays at or above {threshold:g} up to K = {k_at}"
         cause += f"; the largest loss so far is {leading}" if leading is not None else ""
@@ -151,7 +156,9 @@ def diagnose(points: Points, choice: Choice, threshold: float) -> tuple[Bend, Sp
     else:
         cause = leading
     bend_k = k_at if below >= 0 else None
-    return Bend(bend_k, k_at, cause, leading, tuple(evidence), remedy, confidence, second, halved), split
+    return Bend(
+        bend_k, k_at, cause, leading, tuple(evidence), remedy, confidence, second, crossing, halved
+    ), split
 
 
 def _close(share: float, shares: dict[str, float], leading: str | None) -> bool:
@@ -167,12 +174,12 @@ def _overtaken(points: Points, split: Split, leading: str, at: int) -> list[str]
     return []
 
 
-def _halved_sentence(halved: dict[str, int | None], k: int) -> str:
+def _halved_sentence(halved: dict[str, float | None], crossing: float, threshold: float) -> str:
     words = [
-        f"{cause} -> {'no bend in the measured range' if bend is None else 'no change' if bend == k else f'K = {bend}'}"
-        for cause, bend in halved.items()
+        f"{cause} -> {'beyond the measured range' if k is None else f'K = {k:.3g}'}"
+        for cause, k in halved.items()
     ]
-    return f"bend if one loss alone were halved: {'; '.join(words)}"
+    return f"E passes {threshold:g} at K = {crossing:.3g}; with one loss alone halved it would be at {'; '.join(words)}"
 
 
 def _noise(points: Points, index: int) -> float:
@@ -185,17 +192,17 @@ def _noise(points: Points, index: int) -> float:
     return float(np.hypot(points.ci95_s[index], base))
 
 
-def _idle_cause(points: Points, at: int, trend: SpreadTrend) -> str:
+def _idle_cause(points: Points, at: int, trend: SpreadTrend, share: float) -> str:
     """Who makes workers wait: a slow one now and then (spread grows), or shares that are never even."""
-    if trend.grows:
+    if share >= _STRAGGLER_NOTED:
         return STRAGGLER
     if np.isfinite(trend.z):
         return IMBALANCE
     idle = points.parts_s.get("idle")
     if idle is None or points.k.size < 2:
         return IMBALANCE
-    share: Array = idle / points.mean_s
-    return IMBALANCE if share[1] >= _EARLY_IDLE * share[at] else WAITING
+    part: Array = idle / points.mean_s
+    return IMBALANCE if part[1] >= _EARLY_IDLE * part[at] else WAITING
 
 
 def _share_sentence(split: Split, leading: str, shares: dict[str, float], k: int) -> str:
@@ -222,15 +229,21 @@ def _imbalance_sentence(points: Points) -> str:
     return sentence
 
 
-def _if_halved(points: Points, split: Split, threshold: float) -> dict[str, int | None]:
-    """First K below the threshold if one cause's loss were halved; None when it is beyond the measured range.
+def _if_halved(points: Points, split: Split, threshold: float) -> dict[str, float | None]:
+    """Where E would pass the threshold if one cause's loss were halved: the wrong remedy leaves it in place."""
+    return {
+        cause: _crossing(points, points.mean_s - 0.5 * np.maximum(lost, 0.0), threshold)
+        for cause, lost in split.lost_s.items()
+    }
 
-    The wrong remedy shows as a bend that does not move.
-    """
-    found: dict[str, int | None] = {}
-    for cause, lost in split.lost_s.items():
-        time = np.maximum(points.mean_s - 0.5 * np.maximum(lost, 0.0), points.ideal_s)
-        efficiency = points.ideal_s / time
-        below = np.flatnonzero(efficiency < threshold - 1e-12)
-        found[cause] = int(points.k[below[0]]) if below.size else None
-    return found
+
+def _crossing(points: Points, time_s: Array, threshold: float) -> float | None:
+    """Real K at which E first falls to the threshold, log-linear between points; None beyond the range."""
+    efficiency = points.ideal_s / np.maximum(time_s, points.ideal_s * 1e-9)
+    below = np.flatnonzero(efficiency < threshold - 1e-12)
+    if not below.size or below[0] == 0:
+        return None
+    low, high = int(below[0]) - 1, int(below[0])
+    x0, x1 = np.log(points.k[[low, high]])
+    y0, y1 = np.log(efficiency[[low, high]])
+    return float(np.exp(x0 + (x1 - x0) * (np.log(threshold) - y0) / (y1 - y0)))

@@ -249,7 +249,7 @@ def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
             p.k.size > 1 and e.bend.named,
             f"bend at K = {e.bend.k}: {e.bend.cause}" if e.bend.k is not None else e.bend.cause,
         ),
-        ("quality held at every ranked K", e.gate.held is True, _quality_note(e.gate)),
+        ("quality held at every K", e.gate.held is True, _quality_note(e.gate)),
         (
             "cost per unit of work",
             e.money.basis is not None,

@@ -246,5 +246,6 @@ def _bend(bend: Bend) -> dict[str, Any]:
         "confidence": bend.confidence,
         "evidence": list(bend.evidence),
         "remedy": bend.remedy,
-        "k_if_halved": bend.if_halved,
+        "crossing_k": bend.crossing_k,
+        "crossing_k_if_halved": bend.if_halved,
     }

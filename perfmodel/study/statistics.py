@@ -69,8 +69,8 @@ class SpreadTrend:
 
     @property
     def grows(self) -> bool:
-        """Growth beyond chance (one-sided 1 %) and large enough to matter."""
-        return bool(self.z > 2.33 and self.growth > 1.5)
+        """Growth beyond chance (three standard errors) and large enough to matter."""
+        return bool(self.z > 3.0 and self.growth > 1.5)
 
 
 def group(values: Array, inverse: NDArray[np.intp], n: int) -> Array:
