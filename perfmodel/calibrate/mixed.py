@@ -30,6 +30,7 @@ Model = Callable[[Array], Array]  # log coefficients (n_coefficients, n_points) 
 DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
 DIFFERENCE = 1e-3  # step of the forward difference, in log units
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
+LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
 VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
 
 
@@ -97,6 +98,7 @@ class Conditional:
     score: Array  # J V^-1 r
     noise: Array  # residual of each row after the random effects
     freedom: Array  # degrees of freedom that each row leaves for the noise
+    distance: float  # squared Mahalanobis length of the residual
 
 
 def condition(effects: Array, residual: Array, variances: Array, noise_variance: Array) -> Conditional:
@@ -115,7 +117,7 @@ def condition(effects: Array, residual: Array, variances: Array, noise_variance:
     covariance = np.diag(variances) - variances[:, None] * information * variances[None, :]
     inverse = np.linalg.inv(chol)
     freedom = noise_variance * np.square(inverse).sum(axis=0)
-    return Conditional(mean, covariance, information, score, residual - effects.T @ mean, freedom)
+    return Conditional(mean, covariance, information, score, residual - effects.T @ mean, freedom, float(target @ target))
 
 
 def student_weights(residual: Array, scale: float) -> Array:
@@ -186,6 +188,7 @@ def fit(
         used = np.zeros(n_c + n_u)
         squares = np.zeros(n_c + n_u)
         new_effects = np.zeros_like(effects)
+        trusts = np.ones(len(families))
         conditionals: list[tuple[Conditional, Array, Array]] = []
         for index in range(len(families)):
             part = slice(starts[index], starts[index + 1])
@@ -195,8 +198,12 @@ def fit(
             found = condition(stacked[:, part], residual[part], variance, row_noise)
             member = shifts.members[index]
             column = shifts.coefficient[member]
-            normal[np.ix_(member, member)] += found.information[np.ix_(column, column)]
-            right[member] += found.score[column]
+            count = float(part.stop - part.start)
+            # Multivariate Student-t: a family far from the population pulls less.
+            trust = (DEGREES_OF_FREEDOM + count) / (DEGREES_OF_FREEDOM + found.distance)
+            normal[np.ix_(member, member)] += trust * found.information[np.ix_(column, column)]
+            right[member] += trust * found.score[column]
+            trusts[index] = trust
             conditionals.append((found, variance, row_noise))
         covariance = np.linalg.inv(normal)
         change = np.clip(covariance @ right, -LARGEST_STEP, LARGEST_STEP)
@@ -219,11 +226,12 @@ def fit(
             gamma = variance * np.diag(found.information)
             if boost[index] == 1.0:
                 used += gamma
-                squares += np.square(new_effects[:, index])
+                squares += min(trusts[index], 1.0) * np.square(new_effects[:, index])
         effects = new_effects
         weights = student_weights(noise_left, noise)
         if learn_variances and iteration >= 2:
             scatter = (VARIANCE_WEIGHT * scatter_prior + squares) / (VARIANCE_WEIGHT + used)
+            scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
             share = 1.0 / np.array([family.rows.size for family in families])[owner]
             variance_left = (share * weights * np.square(noise_left)).sum() / (share * freedom).sum()
             noise = float(np.clip(np.sqrt(variance_left), 0.008, 0.1))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.mixed import condition, linearise, student_weights
+from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, condition, linearise, student_weights
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import FREE_OFFSET
 from perfmodel.predict.beliefs import EFFECTS, Beliefs
@@ -61,6 +61,7 @@ def condition_jobs(
     covariance = np.zeros((len(ids), len(EFFECTS), len(EFFECTS)))
     weight, residual = np.ones(flat.size), np.zeros(flat.size)
     slopes = data.slopes[:, flat]
+    widening = np.ones(len(ids))
     for _ in range(ITERATIONS):
         centre = logs[:, owner] + mean[owner, :n].T
         predicted, jacobian = linearise(lambda at: data.model(at, flat), centre)
@@ -69,9 +70,14 @@ def condition_jobs(
         moved = np.zeros_like(mean)
         for job in range(len(ids)):
             part = slice(edges[job], edges[job + 1])
-            found = condition(stacked[:, part], left[part], variances[job], beliefs.noise**2 / weight[part])
+            prior = variances[job] * widening[job]
+            found = condition(stacked[:, part], left[part], prior, beliefs.noise**2 / weight[part])
+            # The scatter between jobs has heavy tails: a job far from the population gets a wider prior.
+            count = float(part.stop - part.start)
+            distance = found.distance * widening[job]
+            widening[job] = max(1.0, (DEGREES_OF_FREEDOM + distance) / (DEGREES_OF_FREEDOM + count))
             limit = np.full(len(EFFECTS), np.inf)
-            limit[:n] = LIMIT * np.sqrt(variances[job, :n])
+            limit[:n] = LIMIT * np.sqrt(prior[:n])
             moved[job] = np.clip(found.mean, -limit, limit)
             covariance[job] = found.covariance
             residual[part] = left[part] - stacked[:, part].T @ moved[job]

@@ -98,13 +98,12 @@ class Beliefs:
         basis: dict[str, str] = {}
         for index, name in enumerate(NAMES):
             total = self.values[(name, "all", "")]
-            square = self.spreads[(name, "all", "")] ** 2
+            square = 0.0 if self.level_spreads else self.spreads[(name, "all", "")] ** 2
             known: list[str] = []
             for level in LEVELS[name]:
                 key = (name, level, features.get(level, "unknown"))
                 if key in self.values:
                     total += self.values[key]
-                    square += self.spreads[key] ** 2
                     known.append(level)
                 else:
                     square += self.level_spreads.get((name, level), SPREADS[name] * 0.5) ** 2

@@ -41,7 +41,7 @@ class Coefficients:
 
     # device
     matmul: Array = _coefficient(
-        0.72, 0.25, "generation generation*precision accelerator framework kind",
+        0.72, 0.25, "generation generation*precision accelerator framework kind tuning",
         "1", "fraction of the datasheet peak that a large matrix product reaches inside a step", _KERNELS,
     )  # fmt: skip
     attention: Array = _coefficient(
@@ -60,7 +60,7 @@ class Coefficients:
         12e-6, 0.6, "generation framework", "s", "fixed device time of a matrix product", _STEP
     )
     other: Array = _coefficient(
-        0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework",
+        0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework tuning",
         "1", "fraction of peak of convolutions, recurrences and other counted arithmetic", _KERNELS,
     )  # fmt: skip
     other_traffic: Array = _coefficient(
@@ -75,10 +75,10 @@ class Coefficients:
     )
     # host
     host_kernel_s: Array = _coefficient(
-        35e-6, 0.7, "framework kind workload", "s", "host time to issue one forward kernel", "PyTorch eager dispatch 5-10 us per operator"
+        35e-6, 0.7, "framework kind workload tuning", "s", "host time to issue one forward kernel", "PyTorch eager dispatch 5-10 us per operator"
     )
     micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
-    step_s: Array = _coefficient(6e-3, 1.0, "framework kind", "s", "fixed cost of a step", _STEP)
+    step_s: Array = _coefficient(6e-3, 1.0, "framework kind tuning", "s", "fixed cost of a step", _STEP)
     recompute: Array = _coefficient(
         0.25, 0.9, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
     )
@@ -87,6 +87,9 @@ class Coefficients:
     up_step_s: Array = _coefficient(1.2e-6, 0.4, "scale_up", "s", "latency of one scale-up step", _COMM)
     out_efficiency: Array = _coefficient(0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM)
     out_step_s: Array = _coefficient(15e-6, 0.7, "scale_out", "s", "latency of one network step", _COMM)
+    bus_bytes_per_s: Array = _coefficient(
+        15e9, 0.8, "scale_up accelerator", "B/s", "rate of the host bus that accelerators without a switch share", _COMM
+    )
     base_s: Array = _coefficient(18e-6, 0.4, "generation", "s", "fixed cost of a collective call", _COMM)
     # overlap
     tp_exposed: Array = _coefficient(0.8, 0.35, "framework", "1", "exposed share of tensor-parallel communication", _STEP)
@@ -96,7 +99,7 @@ class Coefficients:
     bubble: Array = _coefficient(1.0, 0.2, "framework", "1", "pipeline bubble against the textbook one", _STEP)
     last_stage: Array = _coefficient(0.8, 0.4, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP)
     dp_exposed: Array = _coefficient(
-        0.25, 0.7, "framework scale_up scale_out", "1", "share of the gradient exchange that is never hidden", _STEP
+        0.25, 0.7, "framework scale_up scale_out tuning", "1", "share of the gradient exchange that is never hidden", _STEP
     )
     dp_overlap: Array = _coefficient(0.6, 0.4, "framework", "1", "share of the last backward pass that can hide the exchange", _STEP)
     shard_cost: Array = _coefficient(0.25, 0.6, "framework", "1", "slow-down of what overlaps while shards are gathered", _STEP)
@@ -140,4 +143,5 @@ def quiet() -> Coefficients:
     """An ideal machine: full rates, no latency, overhead, exposure, jitter or contention. For limits and tests."""
     rates = {"matmul", "attention", "memory", "other", "up_efficiency", "out_efficiency", "server", "bubble",
              "imbalance", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
-    return Coefficients(**{name: np.asarray(1.0 if name in rates else 0.0) for name in NAMES})
+    values = {name: 1.0 if name in rates else 0.0 for name in NAMES} | {"bus_bytes_per_s": 1e30}
+    return Coefficients(**{name: np.asarray(value) for name, value in values.items()})

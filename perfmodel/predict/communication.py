@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.models.fabric import collective_time
+from perfmodel.models.fabric import collective_time, soft_max
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts, Sharding
 from perfmodel.predict.machine import Machine
@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 KNEE = 0.65  # width of the knee between latency and bandwidth, see models/fabric.py
 IN_SWITCH_SHARE = 0.7  # of the scale-up rate, for reduction inside the switch
 GRADIENT_BYTES = 2.0  # of a 16-bit gradient; 4 in 32 bit
+BUS_PAIR = 1.7  # ranks that exchange directly; a pair leaves 0.3 of a round to the bus
 TABLE_VECTORS = 26 * 128.0  # elements looked up per recommender sample (Criteo: 26 features of width 128)
 
 
@@ -39,7 +40,7 @@ class Links:
         domain = np.minimum(self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node)
         inside = np.clip(domain / stride, 1.0, ranks)
         up = self.machine.up_bytes_per_s * self.c.up_efficiency
-        return collective_time(
+        seconds = collective_time(
             op,
             message_bytes,
             ranks,
@@ -52,6 +53,12 @@ class Links:
             in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
             p=KNEE,
         )
+        if not np.any(self.machine.shared_bus):
+            return seconds
+        # Beyond a pair, every byte of every rank crosses the one host bus.
+        rounds = (2.0 if op == "all_reduce" else 1.0) * np.maximum(inside - BUS_PAIR, 0.0)
+        bus = np.where((self.machine.shared_bus > 0) & (ranks > 1.0), rounds * message_bytes / self.c.bus_bytes_per_s, 0.0)
+        return soft_max(seconds, bus)
 
 
 def _any_above_one(degree: Array) -> bool:

@@ -43,6 +43,7 @@ class Machine:
     up_bytes_per_s: Array  # per accelerator and direction
     out_bytes_per_s: Array  # per accelerator and direction
     in_switch: Array  # 1 where the switch reduces
+    shared_bus: Array  # 1 where accelerators reach each other over the host's bus
     host_link_bytes_per_s: Array
 
 
@@ -96,6 +97,7 @@ def numbers(
         "up_bytes_per_s": scale_up.bandwidth if scale_up is not None else HOST_LINK_BYTES_PER_S,
         "out_bytes_per_s": network_bytes_per_s / per_node,
         "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
+        "shared_bus": scale_up is None or scale_up.kind == "pcie",
         "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,
     }
     return Machine(**{name: np.asarray(float(value)) for name, value in values.items()})

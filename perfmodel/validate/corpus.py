@@ -42,6 +42,7 @@ TYPICAL_BATCH: dict[str, float] = {
     "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
 }  # fmt: skip
 NVL72_DOMAIN = 72.0
+ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 
 
 @dataclass(frozen=True)
@@ -268,11 +269,13 @@ def _usual_networks(catalog: Catalog) -> dict[str, float]:
 
 def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str, float]) -> Machine:
     per_node = row.get("accelerators_per_node", 1.0)
-    stated = row.number["network_gbit_per_s_per_node"]
+    stated, named = row.number["network_gbit_per_s_per_node"], row.text["scale_out"]
     if stated is not None:
         network = stated * 1e9 / 8.0
+    elif named:
+        network = catalog.get("links", named).bandwidth * max(1.0, per_node / ACCELERATORS_PER_NIC)
     else:
-        rate = usual.get(device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / per_node))
+        rate = usual.get(device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0))
         network = rate * per_node
     link = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
     return numbers(

@@ -1,0 +1,279 @@
+"""The whole answer for a job: curve, bands, ledger, knees with causes and remedies, p*, cost, energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
+from perfmodel.decide.cost import Decision, decide
+from perfmodel.decide.energy import PowerModel, step_energy
+from perfmodel.decide.knee import DEFAULT_THRESHOLD, Knee, curvature_knee, marginal_knee, threshold_knee
+from perfmodel.decide.metrics import baseline_index, efficiency, speedup
+from perfmodel.decide.pricing import Tariff
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.predict.coefficients import MEANINGS, NAMES
+from perfmodel.predict.curve import Curve, Setup, curve, sensitivities
+from perfmodel.results import Result
+from perfmodel.specs.jobs import Job
+
+Array = NDArray[np.float64]
+
+DRAWS = 200
+# Share of the rated power where an accelerator's idle draw is not known.
+IDLE_SHARE = 0.12
+DEFAULT_TDP_W = 400.0
+DEFAULT_PUE = 1.25
+
+NOT_MODELLED: tuple[tuple[str, str], ...] = (
+    ("other jobs on the same network", "optimistic"),
+    ("checkpoint writes and evaluation during the run", "optimistic"),
+    ("power capping and thermal throttling of long runs", "optimistic"),
+    ("kernels tuned for this one model", "pessimistic"),
+    ("faulty links and slow devices that nobody declared", "optimistic"),
+)
+
+
+@dataclass(frozen=True)
+class Prediction(Result):
+    """The result, with the curve it was made from."""
+
+    curve: Curve | None = None
+
+
+def setup_of(job: Job) -> Setup:
+    """A job's numbers. In the weak regime the batch grows with K."""
+    k = np.array(sorted(job.k), dtype=float)
+    if job.regime == "weak":
+        batch = k * float(job.batch_per_accelerator or 1)
+    else:
+        batch = np.full_like(k, float(job.global_batch or 1))
+    return Setup(
+        workload=job.workload,
+        cluster=job.cluster,
+        precision=job.precision,
+        k=k,
+        global_batch=batch,
+        layout=None if job.layout == "auto" else job.layout,
+        seq_len=job.seq_len,
+        framework=job.framework,
+        jitter=job.jitter.spread if job.jitter is not None else None,
+    )
+
+
+def predict(
+    job: Job,
+    beliefs: Beliefs | None = None,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    threshold: float = DEFAULT_THRESHOLD,
+) -> Prediction:
+    """Predict a job at all its K and read everything off the curve."""
+    known = beliefs or shipped_beliefs()
+    found = curve(setup_of(job), known, draws=draws, seed=seed)
+    return Prediction("prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found)
+
+
+def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
+    """What reproduces the answer."""
+    data = job.model_dump(mode="json", exclude_none=True)
+    data["beliefs"] = "calibrated" if beliefs.calibration is not None else "shipped"
+    return data
+
+
+def tariff_of(job: Job) -> Tariff:
+    """The job's price as a tariff."""
+    price = job.price
+    return Tariff(
+        price.regime,
+        price.per_accelerator or 0.0,
+        fixed_usd_per_s=price.fixed,
+        node_size=job.cluster.node.accelerators_per_node if price.whole_nodes else 1,
+        minimum_k=price.minimum_accelerators or 0,
+        value_of_time_usd_per_s=price.value_of_time,
+        note=price.note or "",
+    )
+
+
+def power_of(job: Job) -> PowerModel:
+    """Power of an accelerator and its surroundings; what no datasheet gives is a stated share."""
+    device, node = job.cluster.node.accelerator, job.cluster.node
+    rated = device.tdp or DEFAULT_TDP_W
+    host = (node.host_power or (max(node.max_power - rated * node.accelerators_per_node, 0.0) if node.max_power else 0.2 * rated * node.accelerators_per_node)) / node.accelerators_per_node
+    return PowerModel(
+        rated_w=rated,
+        idle_w=device.idle_power or IDLE_SHARE * rated,
+        host_w=host,
+        pue=job.price.pue or DEFAULT_PUE,
+        grams_per_j=job.grid.carbon if job.grid is not None else None,
+    )
+
+
+def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
+    """CLI.md's `prediction.result`."""
+    k, time = found.k, found.time_s
+    steps = float(job.steps or 1)
+    if not found.feasible.any():
+        return _nothing_fits(job, found)
+    base = baseline_index(k, time)
+    ups = speedup(k, time, regime=job.regime, baseline=base)
+    eff = efficiency(k, time, regime=job.regime, baseline=base)
+    draws_eff = efficiency(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else eff[None]
+    draws_up = speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
+    lost = ledger(k, found.parts, job.regime, base)
+    work = k / k[base] if job.regime == "weak" else np.ones_like(k)
+    tariff = tariff_of(job)
+    run = time * steps
+    decision = decide(k, found.draws_s * steps if found.draws_s.size else run, tariff, work=work)
+    cost = decide(k, run, tariff, work=work)
+    energy = step_energy(k, found.parts, power_of(job))
+    knees = {
+        "threshold": (threshold_knee(k, eff, threshold=threshold), threshold_knee(k, draws_eff, threshold=threshold)),
+        "curvature": (curvature_knee(k, ups), curvature_knee(k, draws_up)),
+        "marginal": (marginal_knee(k, ups, cost.bill.total_usd / work), marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape))),
+    }
+    low_eff = np.nanquantile(draws_eff, 0.05, axis=0) if draws_eff.shape[0] > 1 else eff
+    risky = np.flatnonzero(np.where(np.isfinite(low_eff), low_eff, 1.0) < threshold)
+    at_risk = int(k[risky[0]]) if risky.size else None
+    result: dict[str, Any] = {
+        "k": k.astype(int),
+        "regime": job.regime,
+        "time_s": time,
+        "time_s_low": found.low_s,
+        "time_s_high": found.high_s,
+        "speedup": ups,
+        "efficiency": eff,
+        "throughput": found.setup.global_batch / time,
+        "parts_s": found.parts,
+        "hidden_s": found.hidden_s,
+        "ledger_accelerator_s": lost,
+        "memory_bytes": np.broadcast_to(found.memory.total, k.shape),
+        "memory_parts_bytes": {name: np.broadcast_to(v, k.shape) for name, v in found.memory.parts.items()},
+        "memory_limit_bytes": float(found.setup.machine.memory_bytes),
+        "feasible": found.feasible,
+        "reason": list(found.reasons),
+        "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
+        "cost_usd": cost.bill.total_usd / work,
+        "cost_basis": f"{job.steps} steps" if job.steps else ("one step per unit of work" if job.regime == "weak" else "one step"),
+        "energy_j": energy.energy_j * steps / work,
+        "carbon_g": energy.carbon_g * steps / work if energy.carbon_g is not None else np.full(k.shape, np.nan),
+        "baseline_k": int(k[base]),
+        "knee": {rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk} for rule, (centre, drawn) in knees.items()},
+        "p_star": _choice(cost, decision, "p_star"),
+        "fastest": _choice(cost, decision, "fastest"),
+        "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
+        "boundaries": _boundaries(job, k),
+        "rests_on": rests_on(job, found),
+        "sensitivity": sensitivity(found),
+        "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
+        "notes": [*job.notes, decision.sentence],
+    }
+    return result
+
+
+def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
+    """The same keys when no K is feasible: nulls and reasons."""
+    k = found.k
+    blank = np.full(k.shape, np.nan)
+    missing = {"k": None, "k_low": None, "k_high": None, "cause": "no K is feasible", "remedy": None, "k_after_remedy": None, "at_risk_from_k": None}
+    names = ("time_s", "time_s_low", "time_s_high", "speedup", "efficiency", "throughput", "hidden_s", "cost_usd", "energy_j", "carbon_g")
+    return {
+        "k": k.astype(int),
+        "regime": job.regime,
+        **{name: blank for name in names},
+        "parts_s": {name: blank for name in found.parts},
+        "ledger_accelerator_s": {name: blank for name in found.parts},
+        "memory_bytes": np.broadcast_to(found.memory.total, k.shape),
+        "feasible": found.feasible,
+        "reason": list(found.reasons),
+        "layout": [None] * k.size,
+        "cost_basis": f"{job.steps} steps" if job.steps else "one step",
+        "baseline_k": None,
+        "knee": {rule: missing for rule in ("threshold", "curvature", "marginal")},
+        "p_star": {"k": None, "cost_usd": None, "time_s": None},
+        "fastest": {"k": None, "cost_usd": None, "time_s": None},
+        "rests_on": rests_on(job, found),
+        "notes": list(job.notes),
+    }
+
+
+def _knee(found: Curve, lost: dict[str, Array], centre: Knee, drawn: Knee, job: Job, base: int, threshold: float, rule: str) -> dict[str, Any]:
+    """One knee with its interval, cause, remedy and the knee after it."""
+    low, high = drawn.interval()
+    entry: dict[str, Any] = {
+        "k": int(centre.k) if np.isfinite(centre.k) else None,
+        "k_low": int(low) if np.isfinite(low) else None,
+        "k_high": int(high) if np.isfinite(high) else None,
+    }
+    last = int(np.flatnonzero(found.feasible)[-1])
+    beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
+    index = int(beyond[0]) if beyond.size else last
+    part = cause_at(found, lost, index)
+    if entry["k"] is None and not bool(centre.reached):
+        entry["cause"] = f"not reached up to K={int(found.k[last])}"
+    elif part is None:
+        entry["cause"] = "nothing is lost"
+    else:
+        entry["cause"] = in_words(found, part, index)
+    if part is None:
+        return entry | {"remedy": None, "k_after_remedy": None}
+    mended = after_remedy(found, part)
+    eff = efficiency(found.k, mended, regime=job.regime, baseline=base)
+    if rule == "threshold":
+        after = threshold_knee(found.k, eff, threshold=threshold)
+    else:
+        after = curvature_knee(found.k, speedup(found.k, mended, regime=job.regime, baseline=base))
+    # Beyond the range: the last K is the least that can be said.
+    k_after = int(after.k) if np.isfinite(after.k) else int(found.k[last])
+    return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
+
+
+def _choice(centre: Decision, drawn: Decision, name: str) -> dict[str, Any]:
+    choice, spread = getattr(centre, name), getattr(drawn, name)
+    return {"k": choice.k, "cost_usd": choice.cost_usd, "time_s": choice.time_s, "k_low": spread.k_low, "k_high": spread.k_high}
+
+
+def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
+    """Where a node, a scale-up domain and a leaf are full, inside the range."""
+    node = job.cluster.node
+    marks = [("node", float(node.accelerators_per_node))]
+    if node.scale_up_domain and node.scale_up_domain != node.accelerators_per_node:
+        marks.append(("scale-up domain", float(node.scale_up_domain)))
+    fabric = job.cluster.topology
+    if fabric is not None and fabric.leaf_nodes:
+        marks.append(("leaf", float(fabric.leaf_nodes * node.accelerators_per_node)))
+    return [{"name": name, "k": int(value)} for name, value in marks if k.min() < value < k.max()]
+
+
+def rests_on(job: Job, found: Curve) -> dict[str, Any]:
+    """Every input that matters, with value, confidence and source; then every belief with its basis."""
+    device, node = job.cluster.node.accelerator, job.cluster.node
+    out = job.cluster.scale_out or node.scale_out
+    items: dict[str, Any] = {}
+    for label, record in (("workload", job.workload), ("accelerator", device), ("node", node), ("scale-up link", node.scale_up), ("scale-out link", out)):
+        if record is not None:
+            items[label] = {"value": record.name, "confidence": record.confidence or "assumed", "source": record.source, "date": record.date}
+    items["price"] = {"value": f"{(job.price.per_accelerator or 0) * 3600:.4g} USD/h", "confidence": "datasheet" if job.price.source else "assumed", "source": job.price.source or job.price.note, "date": job.price.date}
+    for index, name in enumerate(NAMES):
+        items[f"belief: {name}"] = {
+            "value": float(f"{np.exp(found.logs[index]):.4g}"),
+            "confidence": found.belief.basis[name],
+            "source": MEANINGS[name],
+        }
+    return items
+
+
+def sensitivity(found: Curve) -> list[dict[str, Any]]:
+    """Change of the step time at the largest feasible K when a belief moves by its own spread, largest first."""
+    last = int(np.flatnonzero(found.feasible)[-1])
+    slopes = sensitivities(found.setup, found.at, found.logs)[:, last]
+    rows = []
+    for index, name in enumerate(NAMES):
+        reach = max(float(found.belief.spread[index]), 0.1)
+        rows.append({"input": name, "change": float(np.expm1(reach)), "low": float(np.expm1(-reach * slopes[index])), "high": float(np.expm1(reach * slopes[index]))})
+    rows.sort(key=lambda row: -abs(float(row["high"])))
+    return rows[:12]
