@@ -13,7 +13,7 @@ Inputs are arrays over K; a leading axis of draws is carried through.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,46 @@ class Bill:
     parts_usd: dict[str, Floats]
 
 
+@dataclass(frozen=True)
+class CostTerms:
+    """The bill of each K as the few numbers that multiply a time: for many times at few K.
+
+    `usd(t) = committed * max(slow * t, minimum) + hourly * slow * t + once`, the total of `bill`.
+    """
+
+    committed_usd_per_s: Floats
+    slow: Floats
+    hourly_usd_per_s: float
+    minimum_s: float
+    once_usd: float
+
+    @classmethod
+    def of(cls, k: npt.ArrayLike, tariff: Tariff) -> CostTerms:
+        """The terms of `tariff` at each `k`."""
+        count = np.asarray(k, dtype=float)
+        billed = np.maximum(whole_nodes(count, tariff.node_size) + tariff.spares, tariff.minimum_k)
+        slow = np.ones(count.shape)
+        if tariff.interruptions is not None:
+            slow = goodput.slowdown(count, tariff.interruptions)
+        return cls(
+            accelerators_usd_per_s(billed, tariff),
+            slow,
+            hourly_whatever_k(tariff),
+            tariff.minimum_s,
+            tariff.egress_bytes * tariff.egress_usd_per_byte,
+        )
+
+    def take(self, index: npt.NDArray[np.intp]) -> CostTerms:
+        """The terms at the given positions."""
+        return replace(self, committed_usd_per_s=self.committed_usd_per_s[index], slow=self.slow[index])
+
+    def usd(self, time_s: npt.ArrayLike) -> Floats:
+        """Cost of `time_s` useful seconds [USD]."""
+        wall = np.asarray(time_s, dtype=float) * self.slow
+        paid = np.maximum(wall, self.minimum_s) if self.minimum_s else wall
+        return np.asarray(self.committed_usd_per_s * paid + self.hourly_usd_per_s * wall + self.once_usd)
+
+
 def bill(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff) -> Bill:
     """Cost [USD] of `time_s` useful seconds on `k` accelerators under `tariff`, part by part.
 
@@ -65,32 +105,29 @@ def bill(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff) -> Bill:
     """
     count = np.asarray(k, dtype=float)
     useful = np.asarray(time_s, dtype=float)
-    slow = 1.0 if tariff.interruptions is None else goodput.slowdown(count, tariff.interruptions)
-    wall = useful * slow
+    terms = CostTerms.of(count, tariff)
+    wall = useful * terms.slow
     paid = np.maximum(wall, tariff.minimum_s)
+    full = whole_nodes(count, tariff.node_size)
     flat = tariff.usd_per_accelerator_s * count
     tiered = accelerators_usd_per_s(count, tariff)
-    nodes = accelerators_usd_per_s(whole_nodes(count, tariff.node_size), tariff)
-    spare = accelerators_usd_per_s(whole_nodes(count, tariff.node_size) + tariff.spares, tariff)
-    committed = accelerators_usd_per_s(
-        np.maximum(whole_nodes(count, tariff.node_size) + tariff.spares, tariff.minimum_k), tariff
-    )
+    nodes = accelerators_usd_per_s(full, tariff)
+    spare = accelerators_usd_per_s(full + tariff.spares, tariff)
+    committed = terms.committed_usd_per_s
     standing = tariff.storage_bytes * tariff.storage_usd_per_byte_s
-    hourly = tariff.fixed_usd_per_s + standing + tariff.value_of_time_usd_per_s
     parts = {
         "accelerators": flat * useful,
         "tiers": (tiered - flat) * useful,
         "whole_nodes": (nodes - tiered) * useful,
         "spares": (spare - nodes) * useful,
         "commitment": (committed - spare) * useful + committed * (paid - wall),
-        "interruptions": (committed + hourly) * (wall - useful),
+        "interruptions": (committed + terms.hourly_usd_per_s) * (wall - useful),
         "fixed": tariff.fixed_usd_per_s * useful,
         "storage": standing * useful,
         "waiting": tariff.value_of_time_usd_per_s * useful,
-        "egress": np.where(np.isnan(useful), np.nan, tariff.egress_bytes * tariff.egress_usd_per_byte),
+        "egress": np.where(np.isnan(useful), np.nan, terms.once_usd),
     }
-    total = committed * paid + hourly * wall + parts["egress"]
-    return Bill(tariff, count, useful, wall, np.asarray(total), parts)
+    return Bill(tariff, count, useful, wall, terms.usd(useful), parts)
 
 
 def argbest(k: npt.ArrayLike, objective: npt.ArrayLike) -> npt.NDArray[np.intp]:

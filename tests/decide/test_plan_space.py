@@ -47,7 +47,7 @@ def brute(shape: Shape, k: int, batch: int, bounds: Bounds) -> set[tuple[int, ..
 )
 def test_rows_are_exactly_the_divisible_ones(shape: Shape, k: int, batch: int) -> None:
     bounds = Bounds()
-    rows = enumerate_rows(shape, k, batch, bounds)
+    rows, _ = enumerate_rows(shape, {k: batch}, bounds)
     columns = (rows.tp, rows.pp, rows.cp, rows.ep, rows.dp, rows.vpp, rows.micro_batch, rows.accumulation)
     listed = [tuple(int(v) for v in row) for row in zip(*columns, strict=True)]
     assert len(listed) == len(set(listed))
@@ -55,48 +55,48 @@ def test_rows_are_exactly_the_divisible_ones(shape: Shape, k: int, batch: int) -
 
 
 def test_products_hold() -> None:
-    rows = enumerate_rows(GPT3, 1024, 1536, Bounds())
+    rows, _ = enumerate_rows(GPT3, {1024: 1536}, Bounds())
     assert (rows.dp * rows.tp * rows.pp * rows.cp == 1024).all()
     assert (rows.dp * rows.micro_batch * rows.accumulation == 1536).all()
 
 
 def test_refusals_are_counted_by_reason() -> None:
-    rows = enumerate_rows(GPT3, 1024, 1536, Bounds())
-    assert rows.refused[space.K_DIVIDES] > 0
-    assert rows.refused[space.INTERLEAVE] > 0
-    assert rows.refused[space.LAYERS] > 0
-    prime = enumerate_rows(GPT3, 1024, 7, Bounds())
-    assert prime.refused[space.BATCH_DIVIDES] > 0
+    _, refused = enumerate_rows(GPT3, {1024: 1536}, Bounds())
+    assert refused[space.K_DIVIDES] > 0
+    assert refused[space.INTERLEAVE] > 0
+    assert refused[space.LAYERS] > 0
+    _, prime = enumerate_rows(GPT3, {1024: 7}, Bounds())
+    assert prime[space.BATCH_DIVIDES] > 0
 
 
 def test_a_model_that_is_not_a_transformer_has_data_parallelism_only() -> None:
-    rows = enumerate_rows(RESNET, 16, 256, Bounds())
+    rows, _ = enumerate_rows(RESNET, {16: 256}, Bounds())
     assert set(rows.dp.tolist()) == {16}
     assert rows.micro_batch.tolist() == [1, 2, 4, 8, 16]
 
 
 def test_no_layout_at_all_gives_empty_rows() -> None:
-    rows = enumerate_rows(RESNET, 16, 24, Bounds())
+    rows, refused = enumerate_rows(RESNET, {16: 24}, Bounds())
     assert len(rows) == 0
-    assert rows.refused == {space.BATCH_DIVIDES: 1}
+    assert refused == {space.BATCH_DIVIDES: 1}
 
 
 def test_sharding_rules() -> None:
-    rows = enumerate_rows(GPT3, 512, 1536, Bounds())
+    rows, _ = enumerate_rows(GPT3, {512: 1536}, Bounds())
     assert space.sharding_allowed(rows, "ddp", 8).all()
     for sharding in ("zero2", "fsdp", "hsdp"):
         assert (rows.pp[space.sharding_allowed(rows, sharding, 8)] == 1).all()
     hybrid = space.sharding_allowed(rows, "hsdp", 8)
     group = space.shard_group(rows, "hsdp", 8)
     assert (group[hybrid] * rows.tp[hybrid] == 8).all()
-    alone = enumerate_rows(GPT3, 8, 8, Bounds())
+    alone, _ = enumerate_rows(GPT3, {8: 8}, Bounds())
     single = alone.dp * alone.cp == 1
     assert single.any()
     assert not space.sharding_allowed(alone, "zero1", 8)[single].any()
 
 
 def test_simplicity_orders_kinds_then_degrees_then_sharding() -> None:
-    rows = enumerate_rows(GPT3, 512, 1536, Bounds())
+    rows, _ = enumerate_rows(GPT3, {512: 1536}, Bounds())
     score = space.simplicity(rows, "ddp")
     plain = (rows.tp == 2) & (rows.pp == 1) & (rows.cp == 1)
     mixed = (rows.tp == 2) & (rows.pp == 2) & (rows.cp == 1) & (rows.vpp == 1)
@@ -105,6 +105,10 @@ def test_simplicity_orders_kinds_then_degrees_then_sharding() -> None:
     assert (space.simplicity(rows, "fsdp") > score).all()
 
 
-def test_enumeration_is_deterministic() -> None:
-    first, second = (enumerate_rows(GPT3, 2048, 1536, Bounds()) for _ in range(2))
-    np.testing.assert_array_equal(first.vpp, second.vpp)
+def test_a_row_keeps_its_place_whatever_else_is_enumerated() -> None:
+    alone, _ = enumerate_rows(GPT3, {96: 1536}, Bounds())
+    among, _ = enumerate_rows(GPT3, {8: 1536, 96: 1536, 2048: 1536}, Bounds())
+    mine = among.take(np.flatnonzero(among.k == 96))
+    for name in ("tp", "pp", "cp", "vpp", "micro_batch", "position"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(mine, name))
+    assert (np.diff(among.k) >= 0).all()

@@ -8,7 +8,9 @@ broadcasts over them. The order of rows is fixed, so that a position names a lay
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -68,10 +70,13 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Rows:
-    """Layout rows of one K. All arrays have one length; counts are exact integers."""
+    """Layout rows, grouped by K in ascending order. All arrays have one length and hold exact integers.
 
-    k: int
-    global_batch: int
+    `position` counts the rows of each K from 0: with K it names a row whatever else was enumerated.
+    """
+
+    k: Ints
+    global_batch: Ints
     tp: Ints
     pp: Ints
     cp: Ints
@@ -80,19 +85,24 @@ class Rows:
     vpp: Ints
     micro_batch: Ints
     accumulation: Ints
-    refused: Counter[str] = field(default_factory=Counter)
+    position: Ints
 
     def __len__(self) -> int:
         return int(self.tp.size)
 
+    def take(self, index: npt.NDArray[np.intp]) -> Rows:
+        """The rows at `index`."""
+        return Rows(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
-def divisors(n: int, most: int) -> list[int]:
+
+@lru_cache(maxsize=4096)
+def divisors(n: int, most: int) -> tuple[int, ...]:
     """Divisors of `n` up to `most`, ascending.
 
     >>> divisors(96, 16)
-    [1, 2, 3, 4, 6, 8, 12, 16]
+    (1, 2, 3, 4, 6, 8, 12, 16)
     """
-    return [d for d in range(1, min(n, most) + 1) if n % d == 0]
+    return tuple(d for d in range(1, min(n, most) + 1) if n % d == 0)
 
 
 def candidates(n: int, most: int) -> list[int]:
@@ -115,15 +125,20 @@ def stages_fit(layers: int, stages: npt.ArrayLike) -> Mask:
     return np.asarray((layers % count == 0) | ((layers + 2) % count == 0))
 
 
-def enumerate_rows(shape: Shape, k: int, global_batch: int, bounds: Bounds) -> Rows:
-    """All rows of `shape` on `k` accelerators with `global_batch` samples a step.
+def enumerate_rows(
+    shape: Shape, global_batch: Mapping[int, int], bounds: Bounds
+) -> tuple[Rows, Counter[str]]:
+    """All rows of `shape` at each K of `global_batch` (K -> samples a step), and refusals by reason.
 
     Refusals of degrees (tp, pp, cp, ep) count once each, before micro-batches are chosen; refusals of
     interleaving count once per row.
     """
     refused: Counter[str] = Counter()
-    tp, pp, cp, ep = (axis.ravel() for axis in np.meshgrid(*_degrees(shape, bounds, k), indexing="ij"))
-    ok = np.ones(tp.size, dtype=bool)
+    ks = np.array(sorted(global_batch), dtype=np.int64)
+    axes = np.meshgrid(ks, *_degrees(shape, bounds, int(ks.max(initial=1))), indexing="ij")
+    k, tp, pp, cp, ep = (axis.ravel() for axis in axes)
+    batch = np.repeat([global_batch[int(n)] for n in ks], k.size // max(ks.size, 1))
+    ok = np.ones(k.size, dtype=bool)
 
     def refuse(bad: Mask, reason: str) -> None:
         nonlocal ok
@@ -135,45 +150,46 @@ def enumerate_rows(shape: Shape, k: int, global_batch: int, bounds: Bounds) -> R
     refuse((shape.heads % tp != 0) if shape.is_transformer else (tp > 1), HEADS)
     refuse(~stages_fit(shape.layers, pp), LAYERS)
     refuse(shape.seq_len % cp != 0, SEQUENCE)
-    dp = np.where(ok, k // replica, 1)
-    refuse(global_batch % dp != 0, BATCH_DIVIDES)
+    dp = np.maximum(k // replica, 1)
+    refuse(batch % dp != 0, BATCH_DIVIDES)
     refuse((shape.experts % ep != 0) | ((dp * tp * cp) % ep != 0), EXPERTS)
-    tp, pp, cp, ep, dp = (axis[ok] for axis in (tp, pp, cp, ep, dp))
+    columns = [axis[ok] for axis in (k, batch, tp, pp, cp, ep, dp)]
 
     # Micro-batches: every divisor of what a replica has to do.
-    share = global_batch // dp
-    table = {int(n): np.array(divisors(int(n), bounds.max_micro_batch)) for n in np.unique(share)}
-    counts = np.array([table[int(n)].size for n in share], dtype=np.int64)
-    micro = np.concatenate([table[int(n)] for n in share]) if share.size else np.zeros(0, dtype=np.int64)
-    tp, pp, cp, ep, dp, share = (np.repeat(axis, counts) for axis in (tp, pp, cp, ep, dp, share))
-    steps = share // micro if share.size else share
+    share = columns[1] // columns[6]
+    micro, at = _ragged(share, lambda n: divisors(n, bounds.max_micro_batch))
+    columns = [axis[at] for axis in columns]
+    steps = share[at] // micro
 
     # Interleaving: vpp = 1 always, more where the layers and the micro-batches allow it.
-    depths = {int(p): _interleave(shape, int(p), bounds) for p in np.unique(pp)}
-    offered = np.array([depths[int(p)].size for p in pp], dtype=np.int64)
-    vpp = np.concatenate([depths[int(p)] for p in pp]) if pp.size else np.zeros(0, dtype=np.int64)
-    tp, pp, cp, ep, dp, micro, steps = (np.repeat(a, offered) for a in (tp, pp, cp, ep, dp, micro, steps))
-    keep = (vpp == 1) | (steps % pp == 0)
+    vpp, at = _ragged(columns[3], lambda p: _interleave(shape, p, bounds))
+    columns = [axis[at] for axis in (*columns, micro, steps)]
+    keep = (vpp == 1) | (columns[8] % columns[3] == 0)
     refused[INTERLEAVE] += int((~keep).sum())
-    return Rows(
-        k=k,
-        global_batch=global_batch,
-        tp=tp[keep],
-        pp=pp[keep],
-        cp=cp[keep],
-        ep=ep[keep],
-        dp=dp[keep],
-        vpp=vpp[keep],
-        micro_batch=micro[keep],
-        accumulation=steps[keep],
-        refused=Counter({reason: count for reason, count in refused.items() if count}),
-    )
+    k, batch, tp, pp, cp, ep, dp, micro, steps = (axis[keep] for axis in columns)
+    first = np.searchsorted(k, k)  # rows are grouped by ascending K
+    rows = Rows(k, batch, tp, pp, cp, ep, dp, vpp[keep], micro, steps, np.arange(k.size) - first)
+    return rows, Counter({reason: count for reason, count in refused.items() if count})
+
+
+def _ragged(keys: Ints, choices: Callable[[int], Sequence[int]]) -> tuple[Ints, npt.NDArray[np.intp]]:
+    """For each key all its choices in order: the flat choices, and which key each belongs to."""
+    unique, inverse = np.unique(keys, return_inverse=True)
+    lists = [np.asarray(choices(int(n)), dtype=np.int64) for n in unique]
+    sizes = np.array([found.size for found in lists], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    counts = sizes[inverse]
+    owner = np.repeat(np.arange(keys.size), counts)
+    offset = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    flat = np.concatenate([*lists, np.zeros(0, dtype=np.int64)])
+    return flat[starts[inverse][owner] + offset], owner
 
 
 def _degrees(shape: Shape, bounds: Bounds, k: int) -> tuple[list[int], ...]:
+    """Degrees to try, none beyond the largest K."""
     if not shape.is_transformer:
         return [1], [1], [1], [1]
-    tp = candidates(shape.heads, min(max(bounds.max_tp, 1), k))
+    tp = candidates(shape.heads, min(bounds.max_tp, k))
     pp = candidates(shape.layers, min(bounds.max_pp, shape.layers + 2, k))
     longest = max(shape.seq_len // bounds.shortest_sequence, 1)
     cp = candidates(1, min(bounds.max_cp, longest, k))
@@ -181,10 +197,10 @@ def _degrees(shape: Shape, bounds: Bounds, k: int) -> tuple[list[int], ...]:
     return tp, pp, cp, ep
 
 
-def _interleave(shape: Shape, pp: int, bounds: Bounds) -> Ints:
-    most = min(bounds.max_vpp, max((shape.layers + 2) // pp, 1))
-    depths = np.arange(1, (most if pp > 1 else 1) + 1)
-    return np.asarray(depths[(depths == 1) | stages_fit(shape.layers, pp * depths)], dtype=np.int64)
+def _interleave(shape: Shape, pp: int, bounds: Bounds) -> list[int]:
+    most = min(bounds.max_vpp, max((shape.layers + 2) // pp, 1)) if pp > 1 else 1
+    depths = np.arange(1, most + 1)
+    return [int(v) for v in depths[(depths == 1) | stages_fit(shape.layers, pp * depths)]]
 
 
 def shard_group(rows: Rows, sharding: str, node: int) -> Ints:

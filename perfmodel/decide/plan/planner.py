@@ -1,0 +1,145 @@
+"""`plan`: search layouts, K and clusters for an objective under constraints, and answer in one sentence."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfmodel.decide.cost import CostTerms
+from perfmodel.decide.plan import runners
+from perfmodel.decide.plan.search import Candidate, Limits, Partial, Target, Task, cut_tasks, merge, run_task
+from perfmodel.decide.plan.space import Bounds
+from perfmodel.decide.plan.targets import target_of
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.specs.job import Job
+
+# K of one task: enough rows for full chunks, few enough that many processes find work.
+KS_PER_TASK = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted. `objective` is time, cost or energy; limits that are None do not bind."""
+
+    objective: str = "time"
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    max_k: int | None = None
+    min_efficiency: float | None = None
+    keep: int = 10
+    bounds: Bounds = field(default_factory=Bounds)
+    draws: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The smallest K of a cluster that has a feasible layout, and its fastest step."""
+
+    k: int
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished search: the jobs it was for, what it kept, and how long it took."""
+
+    jobs: tuple[Job, ...]  # one per cluster
+    targets: tuple[Target, ...]
+    request: Request
+    partial: Partial
+    baselines: tuple[Baseline | None, ...]
+    seconds: float
+    interrupted: bool
+
+    def wall_s(self, candidate: Candidate) -> float:
+        """Expected wall clock of the whole run, interruptions included [s]."""
+        target = self.targets[candidate.target]
+        slow = float(CostTerms.of([candidate.k], target.tariff).slow[0])
+        return candidate.time_s * target.steps * slow
+
+    def efficiency(self, candidate: Candidate) -> float:
+        """E of a candidate against its cluster's baseline, by the job's regime."""
+        base = self.baselines[candidate.target]
+        if base is None:
+            return math.nan
+        ratio = base.time_s / candidate.time_s
+        return ratio if self.jobs[0].regime == "weak" else ratio * base.k / candidate.k
+
+
+def allowed_k(job: Job, max_k: int | None) -> list[int]:
+    """K of the job that its cluster and the request allow, ascending."""
+    most = min(max_k or math.inf, job.cluster.max_accelerators or math.inf)
+    return sorted(k for k in job.k if k <= most)
+
+
+def search(
+    jobs: Sequence[Job],
+    request: Request,
+    beliefs: Beliefs,
+    *,
+    runner: runners.Runner = runners.run_here,
+    workers: int = 1,
+    progress: runners.Progress | None = None,
+) -> Found:
+    """Search one job on several clusters (`jobs` hold the same job, one per cluster)."""
+    started = time.perf_counter()
+    kept = [(job, ks) for job in jobs if (ks := allowed_k(job, request.max_k))]
+    targets = tuple(target_of(job, ks, beliefs) for job, ks in kept)
+    baselines: list[Baseline | None] = [None] * len(targets)
+    if request.min_efficiency is not None:
+        baselines = [_baseline(target, request) for target in targets]
+    limits = [
+        _limits(target, job, request, baseline)
+        for target, (job, _), baseline in zip(targets, kept, baselines, strict=True)
+    ]
+    count = sum(len(target.global_batch) for target in targets)
+    size = KS_PER_TASK if workers == 1 else max(1, min(KS_PER_TASK, count // (4 * workers)))
+    tasks = cut_tasks(targets, request.objective, request.keep, limits, request.bounds, size)
+    partials, interrupted = runners.collect(runner, targets, tasks, progress)
+    merged = merge(partials, request.keep)
+    if request.min_efficiency is None:
+        baselines = [_first(merged, index) for index in range(len(targets))]
+    return Found(
+        jobs=tuple(job for job, _ in kept),
+        targets=targets,
+        request=request,
+        partial=merged,
+        baselines=tuple(baselines),
+        seconds=time.perf_counter() - started,
+        interrupted=interrupted,
+    )
+
+
+def _first(partial: Partial, target: int) -> Baseline | None:
+    mine = [c for c in partial.fastest if c.target == target]
+    return Baseline(mine[0].k, mine[0].time_s) if mine else None
+
+
+def _baseline(target: Target, request: Request) -> Baseline | None:
+    """Try K upwards until one has a feasible layout."""
+    for k in sorted(target.global_batch):
+        found = run_task(target, Task(0, (k,), "time", 1, Limits(), request.bounds))
+        if found.fastest:
+            return Baseline(k, found.fastest[0].time_s)
+    return None
+
+
+def _limits(target: Target, job: Job, request: Request, baseline: Baseline | None) -> Limits:
+    """Longest step that deadline and efficiency allow at each K."""
+    ks = np.array(sorted(target.global_batch))
+    longest = np.full(ks.shape, math.inf)
+    if request.deadline_s is not None:
+        longest = request.deadline_s / (target.steps * CostTerms.of(ks, target.tariff).slow)
+    if request.min_efficiency is not None and baseline is not None:
+        share = 1.0 if job.regime == "weak" else baseline.k / ks
+        # A rounding error must not refuse the baseline itself, whose efficiency is 1.
+        longest = np.minimum(longest, baseline.time_s * share / request.min_efficiency * (1.0 + 1e-12))
+    return Limits(
+        cost_usd=math.inf if request.budget_usd is None else request.budget_usd,
+        time_s_at={int(k): float(limit) for k, limit in zip(ks, longest, strict=True)},
+    )

@@ -1,0 +1,95 @@
+"""From a job to what the search prices: one target per cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfmodel.decide.plan.search import Candidate, Target
+from perfmodel.decide.plan.space import SHARDINGS, Shape
+from perfmodel.decide.tariffs import power_model, tariff_of
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.coefficients import NAMES, from_logs
+from perfmodel.predict.curve import Setup, centre
+from perfmodel.specs.job import Job
+from perfmodel.specs.layout import Layout
+
+
+def setup_of(job: Job, ks: Sequence[int]) -> Setup:
+    """The job as the step model's set-up at the given K, layout left open."""
+    k = np.array(sorted(ks), dtype=float)
+    if job.regime == "weak":
+        batch = k * float(job.batch_per_accelerator or 1)
+    else:
+        batch = np.full(k.shape, float(job.global_batch or 1))
+    return Setup(
+        workload=job.workload,
+        cluster=job.cluster,
+        precision=job.precision,
+        k=k,
+        global_batch=batch,
+        seq_len=job.seq_len,
+        framework=job.framework,
+        jitter=None if job.jitter is None else job.jitter.spread,
+    )
+
+
+def shape_of(setup: Setup) -> Shape:
+    """What the divisibility rules need."""
+    workload, machine = setup.workload, setup.machine
+    transformer = bool(setup.operations.is_transformer > 0)
+    return Shape(
+        layers=int(workload.layers or 1) if transformer else 1,
+        heads=int(workload.heads or 1) if transformer else 1,
+        experts=int(workload.experts or 1) if transformer else 1,
+        seq_len=int(setup.seq_len or workload.seq_len or 1) if transformer else 1,
+        is_transformer=transformer,
+        node=int(machine.node),
+        domain=int(machine.domain),
+    )
+
+
+def with_sharding(setup: Setup, sharding: str) -> Setup:
+    """The set-up as beliefs see it when this way of sharding is used."""
+    return dataclasses.replace(setup, layout=Layout(sharding=sharding))
+
+
+def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
+    """Everything the search needs to price `job` on its cluster at the given K."""
+    setup = setup_of(job, ks)
+    coefficients = {}
+    for sharding in SHARDINGS:
+        _, logs = centre(with_sharding(setup, sharding), beliefs)
+        coefficients[sharding] = from_logs(logs)
+    calibration = beliefs.calibration
+    return Target(
+        name=job.cluster.name or "cluster",
+        ops=setup.operations,
+        machine=setup.machine,
+        coefficients=coefficients,
+        shape=shape_of(setup),
+        tariff=tariff_of(job.price, job.cluster, job.reliability),
+        power=power_model(job.cluster, job.grid, job.price),
+        global_batch={int(k): int(batch) for k, batch in zip(setup.k, setup.global_batch, strict=True)},
+        steps=float(job.steps or 1),
+        offsets=None if calibration is None else calibration.mean[len(NAMES) :],
+    )
+
+
+def candidate_setup(job: Job, candidate: Candidate) -> Setup:
+    """The set-up of one candidate: its K and its layout, nothing left open."""
+    layout = Layout(
+        tp=candidate.tp,
+        pp=candidate.pp,
+        cp=candidate.cp,
+        ep=candidate.ep,
+        vpp=candidate.vpp,
+        micro_batch=candidate.micro_batch,
+        accumulation=candidate.accumulation,
+        sharding=candidate.sharding,
+        shard_group=candidate.shard_group if candidate.sharding == "hsdp" else None,
+        recompute=candidate.recompute,
+    )
+    return dataclasses.replace(setup_of(job, [candidate.k]), layout=layout)
