@@ -131,6 +131,10 @@ class LooksAtValues(nn.Module):
         return values if values.sum().item() > 0 else -values
 
 
+def nothing_to_train() -> tuple[nn.Module, torch.Tensor]:
+    return nn.ReLU(), torch.randn(2, 3)
+
+
 def looks_at_values() -> tuple[nn.Module, torch.Tensor]:
     return LooksAtValues(), torch.randn(2, 3)
 
@@ -232,6 +236,7 @@ def test_saved_activations_exclude_weights() -> None:
     ("function", "message"),
     [
         ("only_a_module", "returned a Linear"),
+        ("nothing_to_train", "no weights to train"),
         ("looks_at_values", "cannot be traced without values"),
         ("nothing_here", "has no function nothing_here"),
     ],

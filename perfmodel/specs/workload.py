@@ -51,7 +51,7 @@ class Workload(Record):
     bytes_per_sample: Bytes | None = Field(None, description="Device memory traffic, forward plus backward.")
     input_bytes_per_sample: Bytes | None = Field(None, description="Read from storage.")
     serial_time: Duration | None = Field(None, description="Per step, whatever K is.")
-    kernels: Count | None = Field(None, description="Kernels started per step and accelerator.")
+    kernels: Count | None = Field(None, description="Kernel launches of one forward pass.")
     layers: Count | None = Field(None, description="Blocks.")
     hidden: Count | None = Field(None, description="Width of the residual stream.")
     heads: Count | None = Field(None, description="Attention heads.")
@@ -100,7 +100,7 @@ class Workload(Record):
     mamba_groups: Count | None = Field(None, description="Groups that share B and C.")
     input_shape: str | None = Field(None, description="224x224x3, or words.")
     activation_elements_per_sample: Count | None = Field(
-        None, description="Activations kept for the backward pass."
+        None, description="Outputs of convolutions and matrix products, forward."
     )
     bytes_per_sample_activations: Bytes | None = Field(
         None, description="Activation traffic, forward plus backward."

@@ -72,7 +72,9 @@ def read_module(target: str, *, name: str | None = None, samples: int | None = N
     count = samples if samples is not None else _samples(target, arguments, keywords)
     with _refused(target, "cannot be traced without values"):
         found = trace(module, arguments, keywords, count)
-    chosen = name or f"{target.rpartition(':')[2]}"
+    if not found.trainable_params:
+        raise UsageError(f"{target}: the module has no weights to train", code="W201")
+    chosen = name or target.rpartition(":")[2]
     return TorchWorkload(workload_fields(found, name=slug(chosen), source=f"traced from {target}"), found)
 
 
@@ -91,22 +93,23 @@ def workload_fields(found: Trace, *, name: str, source: str) -> dict[str, Any]:
     if found.trainable_params != found.params:
         fields["trainable_params"] = found.trainable_params
     moved = (found.forward_bytes + found.backward_bytes) / per
+    # The zoo counts the outputs of products and convolutions; what is kept of them is the step model's business.
+    elements = (found.product_elements or found.saved_elements) / per
+    fields["activation_elements_per_sample"] = round(elements) or None
     if convnet:
         # The zoo's counting rule, which the memory-bandwidth beliefs were fitted with, not the traced bytes.
-        elements = found.product_elements / per
         accesses = NORMED_ACCESSES if found.norms else PLAIN_ACCESSES
         fields["flop_per_sample_forward"] = quantity(found.forward_flop / per, "FLOP")
-        fields["activation_elements_per_sample"] = round(elements)
         fields["bytes_per_sample_activations"] = quantity(accesses * 2 * elements, "B")
         fields["activation_bytes_method"] = f"{accesses} accesses x 2 B per convolution output"
     else:
         fields["flop_per_sample"] = quantity((found.forward_flop + found.backward_flop) / per, "FLOP")
         fields["flop_per_sample_forward"] = quantity(found.forward_flop / per, "FLOP")
         fields["bytes_per_sample"] = quantity(moved, "B")
-        fields["activation_elements_per_sample"] = round(found.saved_elements / per)
     fields["input_bytes_per_sample"] = quantity(found.input_bytes / per, "B")
     fields["kernels"] = found.kernels
-    return {**fields, "source": source}
+    stated = {key: value for key, value in fields.items() if value is not None}
+    return {**stated, "source": source}
 
 
 def describe(found: Trace, shapes: int) -> list[str]:
