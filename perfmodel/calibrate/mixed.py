@@ -117,7 +117,9 @@ def condition(effects: Array, residual: Array, variances: Array, noise_variance:
     covariance = np.diag(variances) - variances[:, None] * information * variances[None, :]
     inverse = np.linalg.inv(chol)
     freedom = noise_variance * np.square(inverse).sum(axis=0)
-    return Conditional(mean, covariance, information, score, residual - effects.T @ mean, freedom, float(target @ target))
+    return Conditional(
+        mean, covariance, information, score, residual - effects.T @ mean, freedom, float(target @ target)
+    )
 
 
 def student_weights(residual: Array, scale: float) -> Array:

@@ -63,7 +63,9 @@ def fit_population(
     """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
     prior = np.array([np.log(MEDIANS[c]) if level == "all" else 0.0 for c, level, _ in shifts.names])
-    spread = np.array([SPREADS[c] * (1.0 if level == "all" else LEVEL_SHARE[level]) for c, level, _ in shifts.names])
+    spread = np.array(
+        [SPREADS[c] * (1.0 if level == "all" else LEVEL_SHARE[level]) for c, level, _ in shifts.names]
+    )
     start, scatter, noise = prior.copy(), scatter_prior(), START_NOISE
     if previous is not None:
         values = dict(zip(previous.shifts.names, previous.values, strict=True))
@@ -123,5 +125,3 @@ def to_beliefs(
 def population_logs(beliefs: Beliefs, data: Observations, ids: Sequence[int]) -> Array:
     """Population log coefficients of the given families, shape (n_coefficients, families)."""
     return np.stack([beliefs.belief(data.features[i]).median for i in ids], axis=1)
-
-

@@ -87,7 +87,13 @@ def condition_jobs(
 
 
 def predict_rows(
-    beliefs: Beliefs, data: Observations, posterior: Posterior | None, logs: Array, rows: Index, owner: Index, prior: Array
+    beliefs: Beliefs,
+    data: Observations,
+    posterior: Posterior | None,
+    logs: Array,
+    rows: Index,
+    owner: Index,
+    prior: Array,
 ) -> tuple[Array, Array]:
     """Log time and its standard deviation at `rows`; `owner` positions them among the jobs.
 

@@ -92,7 +92,11 @@ def in_words(curve: Curve, part: str, index: int) -> str:
     words = _WORDS[part]
     nodes = float(curve.k[index] / np.broadcast_to(curve.at.per_node, curve.k.shape)[index])
     if part in ("data_parallel", "sharded_weights", "tensor_parallel", "expert_parallel"):
-        tier = "inter-node" if nodes > 1 and (part != "tensor_parallel" or _tensor_leaves_node(curve, index)) else "intra-node"
+        tier = (
+            "inter-node"
+            if nodes > 1 and (part != "tensor_parallel" or _tensor_leaves_node(curve, index))
+            else "intra-node"
+        )
         words = f"{tier} {words}"
     share = float(curve.parts[part][index] / curve.time_s[index])
     return f"{words} takes {share:.0%} of the step at K={int(curve.k[index])}"
@@ -127,4 +131,8 @@ def hiding_bandwidth(curve: Curve, index: int) -> dict[str, Any]:
     if total <= 0:
         return {"factor": None, "exposed_s": 0.0, "hidden_s": 0.0}
     window = max(hidden, 1e-12)
-    return {"factor": max(1.0, total / window) if exposed > 0 else 1.0, "exposed_s": exposed, "hidden_s": hidden}
+    return {
+        "factor": max(1.0, total / window) if exposed > 0 else 1.0,
+        "exposed_s": exposed,
+        "hidden_s": hidden,
+    }

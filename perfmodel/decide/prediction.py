@@ -75,7 +75,9 @@ def predict(
     """Predict a job at all its K and read everything off the curve."""
     known = beliefs or shipped_beliefs()
     found = curve(setup_of(job), known, draws=draws, seed=seed)
-    return Prediction("prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found)
+    return Prediction(
+        "prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found
+    )
 
 
 def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
@@ -103,7 +105,14 @@ def power_of(job: Job) -> PowerModel:
     """Power of an accelerator and its surroundings; what no datasheet gives is a stated share."""
     device, node = job.cluster.node.accelerator, job.cluster.node
     rated = device.tdp or DEFAULT_TDP_W
-    host = (node.host_power or (max(node.max_power - rated * node.accelerators_per_node, 0.0) if node.max_power else 0.2 * rated * node.accelerators_per_node)) / node.accelerators_per_node
+    host = (
+        node.host_power
+        or (
+            max(node.max_power - rated * node.accelerators_per_node, 0.0)
+            if node.max_power
+            else 0.2 * rated * node.accelerators_per_node
+        )
+    ) / node.accelerators_per_node
     return PowerModel(
         rated_w=rated,
         idle_w=device.idle_power or IDLE_SHARE * rated,
@@ -122,8 +131,12 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     base = baseline_index(k, time)
     ups = speedup(k, time, regime=job.regime, baseline=base)
     eff = efficiency(k, time, regime=job.regime, baseline=base)
-    draws_eff = efficiency(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else eff[None]
-    draws_up = speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
+    draws_eff = (
+        efficiency(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else eff[None]
+    )
+    draws_up = (
+        speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
+    )
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff = tariff_of(job)
@@ -132,11 +145,18 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     cost = decide(k, run, tariff, work=work)
     energy = step_energy(k, found.parts, power_of(job))
     knees = {
-        "threshold": (threshold_knee(k, eff, threshold=threshold), threshold_knee(k, draws_eff, threshold=threshold)),
+        "threshold": (
+            threshold_knee(k, eff, threshold=threshold),
+            threshold_knee(k, draws_eff, threshold=threshold),
+        ),
         "curvature": (curvature_knee(k, ups), curvature_knee(k, draws_up)),
-        "marginal": (marginal_knee(k, ups, cost.bill.total_usd / work), marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape))),
+        "marginal": (
+            marginal_knee(k, ups, cost.bill.total_usd / work),
+            marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape)),
+        ),
     }
-    low_eff = np.nanquantile(draws_eff, 0.05, axis=0) if draws_eff.shape[0] > 1 else eff
+    low_eff = np.full(k.shape, np.nan)
+    low_eff[found.feasible] = np.quantile(draws_eff[:, found.feasible], 0.05, axis=0)
     risky = np.flatnonzero(np.where(np.isfinite(low_eff), low_eff, 1.0) < threshold)
     at_risk = int(k[risky[0]]) if risky.size else None
     result: dict[str, Any] = {
@@ -158,11 +178,18 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
         "cost_usd": cost.bill.total_usd / work,
-        "cost_basis": f"{job.steps} steps" if job.steps else ("one step per unit of work" if job.regime == "weak" else "one step"),
+        "cost_basis": f"{job.steps} steps"
+        if job.steps
+        else ("one step per unit of work" if job.regime == "weak" else "one step"),
         "energy_j": energy.energy_j * steps / work,
-        "carbon_g": energy.carbon_g * steps / work if energy.carbon_g is not None else np.full(k.shape, np.nan),
+        "carbon_g": energy.carbon_g * steps / work
+        if energy.carbon_g is not None
+        else np.full(k.shape, np.nan),
         "baseline_k": int(k[base]),
-        "knee": {rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk} for rule, (centre, drawn) in knees.items()},
+        "knee": {
+            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk}
+            for rule, (centre, drawn) in knees.items()
+        },
         "p_star": _choice(cost, decision, "p_star"),
         "fastest": _choice(cost, decision, "fastest"),
         "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
@@ -179,8 +206,27 @@ def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
     blank = np.full(k.shape, np.nan)
-    missing = {"k": None, "k_low": None, "k_high": None, "cause": "no K is feasible", "remedy": None, "k_after_remedy": None, "at_risk_from_k": None}
-    names = ("time_s", "time_s_low", "time_s_high", "speedup", "efficiency", "throughput", "hidden_s", "cost_usd", "energy_j", "carbon_g")
+    missing = {
+        "k": None,
+        "k_low": None,
+        "k_high": None,
+        "cause": "no K is feasible",
+        "remedy": None,
+        "k_after_remedy": None,
+        "at_risk_from_k": None,
+    }
+    names = (
+        "time_s",
+        "time_s_low",
+        "time_s_high",
+        "speedup",
+        "efficiency",
+        "throughput",
+        "hidden_s",
+        "cost_usd",
+        "energy_j",
+        "carbon_g",
+    )
     return {
         "k": k.astype(int),
         "regime": job.regime,
@@ -201,7 +247,16 @@ def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
     }
 
 
-def _knee(found: Curve, lost: dict[str, Array], centre: Knee, drawn: Knee, job: Job, base: int, threshold: float, rule: str) -> dict[str, Any]:
+def _knee(
+    found: Curve,
+    lost: dict[str, Array],
+    centre: Knee,
+    drawn: Knee,
+    job: Job,
+    base: int,
+    threshold: float,
+    rule: str,
+) -> dict[str, Any]:
     """One knee with its interval, cause, remedy and the knee after it."""
     low, high = drawn.interval()
     entry: dict[str, Any] = {
@@ -234,7 +289,13 @@ def _knee(found: Curve, lost: dict[str, Array], centre: Knee, drawn: Knee, job: 
 
 def _choice(centre: Decision, drawn: Decision, name: str) -> dict[str, Any]:
     choice, spread = getattr(centre, name), getattr(drawn, name)
-    return {"k": choice.k, "cost_usd": choice.cost_usd, "time_s": choice.time_s, "k_low": spread.k_low, "k_high": spread.k_high}
+    return {
+        "k": choice.k,
+        "cost_usd": choice.cost_usd,
+        "time_s": choice.time_s,
+        "k_low": spread.k_low,
+        "k_high": spread.k_high,
+    }
 
 
 def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
@@ -254,10 +315,26 @@ def rests_on(job: Job, found: Curve) -> dict[str, Any]:
     device, node = job.cluster.node.accelerator, job.cluster.node
     out = job.cluster.scale_out or node.scale_out
     items: dict[str, Any] = {}
-    for label, record in (("workload", job.workload), ("accelerator", device), ("node", node), ("scale-up link", node.scale_up), ("scale-out link", out)):
+    for label, record in (
+        ("workload", job.workload),
+        ("accelerator", device),
+        ("node", node),
+        ("scale-up link", node.scale_up),
+        ("scale-out link", out),
+    ):
         if record is not None:
-            items[label] = {"value": record.name, "confidence": record.confidence or "assumed", "source": record.source, "date": record.date}
-    items["price"] = {"value": f"{(job.price.per_accelerator or 0) * 3600:.4g} USD/h", "confidence": "datasheet" if job.price.source else "assumed", "source": job.price.source or job.price.note, "date": job.price.date}
+            items[label] = {
+                "value": record.name,
+                "confidence": record.confidence or "assumed",
+                "source": record.source,
+                "date": record.date,
+            }
+    items["price"] = {
+        "value": f"{(job.price.per_accelerator or 0) * 3600:.4g} USD/h",
+        "confidence": "datasheet" if job.price.source else "assumed",
+        "source": job.price.source or job.price.note,
+        "date": job.price.date,
+    }
     for index, name in enumerate(NAMES):
         items[f"belief: {name}"] = {
             "value": float(f"{np.exp(found.logs[index]):.4g}"),
@@ -274,6 +351,13 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
     rows = []
     for index, name in enumerate(NAMES):
         reach = max(float(found.belief.spread[index]), 0.1)
-        rows.append({"input": name, "change": float(np.expm1(reach)), "low": float(np.expm1(-reach * slopes[index])), "high": float(np.expm1(reach * slopes[index]))})
+        rows.append(
+            {
+                "input": name,
+                "change": float(np.expm1(reach)),
+                "low": float(np.expm1(-reach * slopes[index])),
+                "high": float(np.expm1(reach * slopes[index])),
+            }
+        )
     rows.sort(key=lambda row: -abs(float(row["high"])))
     return rows[:12]

@@ -138,7 +138,9 @@ def textbook_beliefs() -> Beliefs:
         spreads={(name, "all", ""): SPREADS[name] for name in NAMES},
         level_spreads={},
         counts={},
-        scatter=np.concatenate([[(0.35 * SPREADS[name]) ** 2 for name in NAMES], np.zeros(len(DISCREPANCIES))]),
+        scatter=np.concatenate(
+            [[(0.35 * SPREADS[name]) ** 2 for name in NAMES], np.zeros(len(DISCREPANCIES))]
+        ),
         noise=0.03,
     )
 
@@ -147,15 +149,23 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
     """Plain data for a priors or beliefs file."""
     shifts: dict[str, dict[str, dict[str, list[float]]]] = {}
     for (name, level, value), median in beliefs.values.items():
-        entry = [round(median, 5), round(beliefs.spreads[(name, level, value)], 5), beliefs.counts.get((name, level, value), 0)]
+        entry = [
+            round(median, 5),
+            round(beliefs.spreads[(name, level, value)], 5),
+            beliefs.counts.get((name, level, value), 0),
+        ]
         shifts.setdefault(name, {}).setdefault(level, {})[value] = entry
     data: dict[str, Any] = {
         "schema": "perfmodel/beliefs/1",
         "meta": dict(beliefs.meta),
         "noise": round(beliefs.noise, 6),
-        "scatter": {name: round(float(np.sqrt(v)), 6) for name, v in zip(EFFECTS, beliefs.scatter, strict=True)},
+        "scatter": {
+            name: round(float(np.sqrt(v)), 6) for name, v in zip(EFFECTS, beliefs.scatter, strict=True)
+        },
         "conformal": {mode: dict(table) for mode, table in beliefs.conformal.items()},
-        "level_spreads": {f"{name}|{level}": round(v, 5) for (name, level), v in beliefs.level_spreads.items()},
+        "level_spreads": {
+            f"{name}|{level}": round(v, 5) for (name, level), v in beliefs.level_spreads.items()
+        },
         "shifts": shifts,
     }
     if beliefs.calibration is not None:

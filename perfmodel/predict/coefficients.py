@@ -45,13 +45,23 @@ class Coefficients:
         "1", "fraction of the datasheet peak that a large matrix product reaches inside a step", _KERNELS,
     )  # fmt: skip
     attention: Array = _coefficient(
-        0.42, 0.35, "generation framework", "1", "fraction of the 16-bit peak that fused attention reaches", _KERNELS
+        0.42,
+        0.35,
+        "generation framework",
+        "1",
+        "fraction of the 16-bit peak that fused attention reaches",
+        _KERNELS,
     )
     score_bytes: Array = _coefficient(
         3.0, 1.2, "framework", "B", "memory traffic per attention probability, forward and backward", _KERNELS
     )
     memory: Array = _coefficient(
-        0.80, 0.10, "generation accelerator", "1", "fraction of the memory bandwidth that long kernels reach", _KERNELS
+        0.80,
+        0.10,
+        "generation accelerator",
+        "1",
+        "fraction of the memory bandwidth that long kernels reach",
+        _KERNELS,
     )
     elementwise: Array = _coefficient(
         1.0, 0.35, "framework kind", "1", "element-wise traffic against the counted one", "Korthikanti 2022"
@@ -64,18 +74,35 @@ class Coefficients:
         "1", "fraction of peak of convolutions, recurrences and other counted arithmetic", _KERNELS,
     )  # fmt: skip
     other_traffic: Array = _coefficient(
-        1.6, 0.5, "kind workload framework", "1", "memory traffic of such layers against the counted one", _KERNELS
+        1.6,
+        0.5,
+        "kind workload framework",
+        "1",
+        "memory traffic of such layers against the counted one",
+        _KERNELS,
     )
     cast_bytes: Array = _coefficient(
         2.3, 0.5, "generation", "B", "traffic per element of casting to 8 bit or less and back", _STEP
     )
-    imbalance: Array = _coefficient(1.15, 0.15, "framework", "1", "work of the fullest expert against the mean", _STEP)
+    imbalance: Array = _coefficient(
+        1.15, 0.15, "framework", "1", "work of the fullest expert against the mean", _STEP
+    )
     routing_bytes: Array = _coefficient(
-        19.0, 0.5, "framework", "B", "traffic of permuting a routed token-element, forward and backward", _STEP
+        19.0,
+        0.5,
+        "framework",
+        "B",
+        "traffic of permuting a routed token-element, forward and backward",
+        _STEP,
     )
     # host
     host_kernel_s: Array = _coefficient(
-        35e-6, 0.7, "framework kind workload tuning", "s", "host time to issue one forward kernel", "PyTorch eager dispatch 5-10 us per operator"
+        35e-6,
+        0.7,
+        "framework kind workload tuning",
+        "s",
+        "host time to issue one forward kernel",
+        "PyTorch eager dispatch 5-10 us per operator",
     )
     micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
     step_s: Array = _coefficient(6e-3, 1.0, "framework kind tuning", "s", "fixed cost of a step", _STEP)
@@ -83,28 +110,58 @@ class Coefficients:
         0.25, 0.9, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
     )
     # links
-    up_efficiency: Array = _coefficient(0.75, 0.25, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM)
+    up_efficiency: Array = _coefficient(
+        0.75, 0.25, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM
+    )
     up_step_s: Array = _coefficient(1.2e-6, 0.4, "scale_up", "s", "latency of one scale-up step", _COMM)
-    out_efficiency: Array = _coefficient(0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM)
+    out_efficiency: Array = _coefficient(
+        0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM
+    )
     out_step_s: Array = _coefficient(15e-6, 0.7, "scale_out", "s", "latency of one network step", _COMM)
     bus_bytes_per_s: Array = _coefficient(
-        15e9, 0.8, "scale_up accelerator", "B/s", "rate of the host bus that accelerators without a switch share", _COMM
+        15e9,
+        0.8,
+        "scale_up accelerator",
+        "B/s",
+        "rate of the host bus that accelerators without a switch share",
+        _COMM,
     )
     base_s: Array = _coefficient(18e-6, 0.4, "generation", "s", "fixed cost of a collective call", _COMM)
     # overlap
-    tp_exposed: Array = _coefficient(0.8, 0.35, "framework", "1", "exposed share of tensor-parallel communication", _STEP)
-    cp_exposed: Array = _coefficient(0.6, 0.6, "framework", "1", "exposed share of context-parallel communication", _STEP)
+    tp_exposed: Array = _coefficient(
+        0.8, 0.35, "framework", "1", "exposed share of tensor-parallel communication", _STEP
+    )
+    cp_exposed: Array = _coefficient(
+        0.6, 0.6, "framework", "1", "exposed share of context-parallel communication", _STEP
+    )
     ep_exposed: Array = _coefficient(0.8, 0.5, "framework", "1", "exposed share of expert all-to-all", _STEP)
     p2p_exposed: Array = _coefficient(0.4, 0.6, "framework", "1", "exposed share of pipeline messages", _STEP)
-    bubble: Array = _coefficient(1.0, 0.2, "framework", "1", "pipeline bubble against the textbook one", _STEP)
-    last_stage: Array = _coefficient(0.8, 0.4, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP)
-    dp_exposed: Array = _coefficient(
-        0.25, 0.7, "framework scale_up scale_out tuning", "1", "share of the gradient exchange that is never hidden", _STEP
+    bubble: Array = _coefficient(
+        1.0, 0.2, "framework", "1", "pipeline bubble against the textbook one", _STEP
     )
-    dp_overlap: Array = _coefficient(0.6, 0.4, "framework", "1", "share of the last backward pass that can hide the exchange", _STEP)
-    shard_cost: Array = _coefficient(0.25, 0.6, "framework", "1", "slow-down of what overlaps while shards are gathered", _STEP)
-    server: Array = _coefficient(0.5, 0.6, "framework", "1", "share of the host link that a parameter server reaches", _STEP)
-    optimizer: Array = _coefficient(1.1, 0.5, "framework", "1", "optimizer traffic against 34 bytes per parameter", "kernel counting")
+    last_stage: Array = _coefficient(
+        0.8, 0.4, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP
+    )
+    dp_exposed: Array = _coefficient(
+        0.25,
+        0.7,
+        "framework scale_up scale_out tuning",
+        "1",
+        "share of the gradient exchange that is never hidden",
+        _STEP,
+    )
+    dp_overlap: Array = _coefficient(
+        0.6, 0.4, "framework", "1", "share of the last backward pass that can hide the exchange", _STEP
+    )
+    shard_cost: Array = _coefficient(
+        0.25, 0.6, "framework", "1", "slow-down of what overlaps while shards are gathered", _STEP
+    )
+    server: Array = _coefficient(
+        0.5, 0.6, "framework", "1", "share of the host link that a parameter server reaches", _STEP
+    )
+    optimizer: Array = _coefficient(
+        1.1, 0.5, "framework", "1", "optimizer traffic against 34 bytes per parameter", "kernel counting"
+    )
     # contention and waiting
     dp_on: Array = _coefficient(
         0.025, 0.9, "kind scale_up framework", "1", "work added when data parallelism goes on", _STEP
@@ -112,13 +169,27 @@ class Coefficients:
     half_node: Array = _coefficient(
         0.012, 1.0, "kind scale_up", "1", "work added by the second half of a node", _STEP
     )
-    local: Array = _coefficient(0.008, 1.0, "kind scale_up framework", "1", "work added per doubling inside a node", _STEP)
-    crossing: Array = _coefficient(0.015, 1.0, "kind scale_out framework", "1", "work added by leaving the node", _STEP)
-    doubling: Array = _coefficient(0.008, 1.0, "kind scale_out framework", "1", "work added per doubling of nodes", _STEP)
-    sync_s: Array = _coefficient(0.3e-3, 1.0, "kind framework", "s", "time per step and doubling of workers", _STEP)
-    node_sync_s: Array = _coefficient(0.3e-3, 1.0, "kind scale_out", "s", "time per step and doubling of nodes", _STEP)
-    jitter: Array = _coefficient(0.004, 0.7, "scale_out", "1", "log-spread of one worker's step time", "theory page on stragglers")
-    input_s: Array = _coefficient(4e-5, 1.2, "kind workload", "s", "host time of a node to prepare one megabyte of input", _STEP)
+    local: Array = _coefficient(
+        0.008, 1.0, "kind scale_up framework", "1", "work added per doubling inside a node", _STEP
+    )
+    crossing: Array = _coefficient(
+        0.015, 1.0, "kind scale_out framework", "1", "work added by leaving the node", _STEP
+    )
+    doubling: Array = _coefficient(
+        0.008, 1.0, "kind scale_out framework", "1", "work added per doubling of nodes", _STEP
+    )
+    sync_s: Array = _coefficient(
+        0.3e-3, 1.0, "kind framework", "s", "time per step and doubling of workers", _STEP
+    )
+    node_sync_s: Array = _coefficient(
+        0.3e-3, 1.0, "kind scale_out", "s", "time per step and doubling of nodes", _STEP
+    )
+    jitter: Array = _coefficient(
+        0.004, 0.7, "scale_out", "1", "log-spread of one worker's step time", "theory page on stragglers"
+    )
+    input_s: Array = _coefficient(
+        4e-5, 1.2, "kind workload", "s", "host time of a node to prepare one megabyte of input", _STEP
+    )
 
 
 NAMES: tuple[str, ...] = tuple(f.name for f in fields(Coefficients))

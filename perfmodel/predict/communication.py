@@ -37,7 +37,9 @@ class Links:
 
     def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
         """Seconds of one collective among `ranks` accelerators that lie `stride` apart."""
-        domain = np.minimum(self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node)
+        domain = np.minimum(
+            self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
+        )
         inside = np.clip(domain / stride, 1.0, ranks)
         up = self.machine.up_bytes_per_s * self.c.up_efficiency
         seconds = collective_time(
@@ -57,7 +59,11 @@ class Links:
             return seconds
         # Beyond a pair, every byte of every rank crosses the one host bus.
         rounds = (2.0 if op == "all_reduce" else 1.0) * np.maximum(inside - BUS_PAIR, 0.0)
-        bus = np.where((self.machine.shared_bus > 0) & (ranks > 1.0), rounds * message_bytes / self.c.bus_bytes_per_s, 0.0)
+        bus = np.where(
+            (self.machine.shared_bus > 0) & (ranks > 1.0),
+            rounds * message_bytes / self.c.bus_bytes_per_s,
+            0.0,
+        )
         return soft_max(seconds, bus)
 
 
@@ -88,7 +94,14 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     """Dispatch and combine, forward and backward; recommender tables exchange their vectors the same way."""
     total: Array = np.zeros(())
     if _any_above_one(at.ep):
-        message = at.micro_batch * ops.tokens / (at.cp * at.tp) * ops.top_k * ops.hidden * links.machine.element_bytes
+        message = (
+            at.micro_batch
+            * ops.tokens
+            / (at.cp * at.tp)
+            * ops.top_k
+            * ops.hidden
+            * links.machine.element_bytes
+        )
         one = links.time("all_to_all", message, at.ep, np.ones(()))
         total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
     if np.any(ops.table_params > 0):
@@ -136,7 +149,9 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     reduced = links.time("all_reduce", message, group, at.tp)
     seconds = reduced
     if np.any((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)):
-        halves = links.time("reduce_scatter", message, group, at.tp) + links.time("all_gather", message, group, at.tp)
+        halves = links.time("reduce_scatter", message, group, at.tp) + links.time(
+            "all_gather", message, group, at.tp
+        )
         seconds = np.where((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2), halves, seconds)
     if np.any(kind == Sharding.PARAMETER_SERVER):
         seconds = np.where(kind == Sharding.PARAMETER_SERVER, _parameter_server(message, at, links), seconds)
@@ -164,5 +179,10 @@ def _parameter_server(message: Array, at: Layouts, links: Links) -> Array:
     machine, c = links.machine, links.c
     nodes = at.k / at.per_node
     local = 2.0 * message * at.per_node / (machine.host_link_bytes_per_s * c.server * 2.0)
-    network = 2.0 * message * (1.0 - 1.0 / nodes) / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)
+    network = (
+        2.0
+        * message
+        * (1.0 - 1.0 / nodes)
+        / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)
+    )
     return np.where(at.k > 1, local + network * np.where(nodes > 1, 1.0, 0.0) + c.base_s, 0.0)

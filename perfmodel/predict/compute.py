@@ -77,7 +77,9 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
 
     samples = at.micro_batch
     attention_passes = 1.0 + ATTENTION_BACKWARD + np.maximum(repeated, at.selective)
-    attention = samples * ops.attention_flop * cut / (machine.peak16_flop_per_s * c.attention) * attention_passes
+    attention = (
+        samples * ops.attention_flop * cut / (machine.peak16_flop_per_s * c.attention) * attention_passes
+    )
     attention = attention + samples * ops.score_elements * cut * c.score_bytes * width / bandwidth
 
     traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
@@ -95,7 +97,10 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
         bytes_per_s=bandwidth,
     ) * (3.0 + repeated)
 
-    last = logits * (2.0 + ops.trainable_fraction) + samples * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES / bandwidth
+    last = (
+        logits * (2.0 + ops.trainable_fraction)
+        + samples * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES / bandwidth
+    )
     host_passes = 1.0 + BACKWARD_HOST + repeated
     host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + 0.17 * np.minimum(at.tp - 1.0, 1.0))
     return MicroBatch(matmul, attention, elementwise, other, last, host, repeated)

@@ -119,7 +119,9 @@ def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     return belief, logs
 
 
-def choose(setup: Setup, logs: Array, space: Space | None = None) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
+def choose(
+    setup: Setup, logs: Array, space: Space | None = None
+) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
     """Best feasible layout at each K: (all candidates, chosen, its index, its refusal)."""
     ops, mach = setup.operations, setup.machine
     whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
@@ -182,7 +184,11 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
     half = beliefs.factor(mode, setup.workload.kind) * spread
     rng = np.random.default_rng(seed)
-    sample = rng.multivariate_normal(np.zeros(covariance.shape[0]), covariance, size=draws, method="cholesky") if draws else np.zeros((0, covariance.shape[0]))
+    sample = (
+        rng.multivariate_normal(np.zeros(covariance.shape[0]), covariance, size=draws, method="cholesky")
+        if draws
+        else np.zeros((0, covariance.shape[0]))
+    )
     drawn = time * np.exp(sample @ effects)
     return Curve(
         setup=setup,

@@ -23,7 +23,16 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "fp4": ("fp4", "fp8", "bf16"),
     "int8": ("int8", "fp8", "bf16"),
 }
-ELEMENT_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "fp4": 2, "int8": 2}
+ELEMENT_BYTES: dict[str, float] = {
+    "fp64": 8,
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "fp8": 2,
+    "fp4": 2,
+    "int8": 2,
+}
 DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
 HOST_LINK_BYTES_PER_S = 12e9  # PCIe 3 x16 as copied; what a parameter server on the host sees
 
@@ -105,4 +114,6 @@ def numbers(
 
 def stack(items: Sequence[Machine]) -> Machine:
     """Many machines along a trailing axis."""
-    return Machine(**{f.name: np.array([float(getattr(item, f.name)) for item in items]) for f in fields(Machine)})
+    return Machine(
+        **{f.name: np.array([float(getattr(item, f.name)) for item in items]) for f in fields(Machine)}
+    )

@@ -95,7 +95,9 @@ def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_m
         tp=tp,
         pp=pp,
         cp=tuple(c for c in powers_of_two(min(tokens // 8192, 16)) if c <= k_most),
-        ep=tuple(e for e in powers_of_two(min(experts, 64, k_most)) if experts % e == 0) if experts > 1 else (1,),
+        ep=tuple(e for e in powers_of_two(min(experts, 64, k_most)) if experts % e == 0)
+        if experts > 1
+        else (1,),
         micro_batch=(1, 2, 4, 8, 16, 32) if not small else (1, 2, 4, 8, 16, 32, 64, 128, 256),
         sharding=("zero1", "fsdp"),
         recompute=("none", "full"),
@@ -162,7 +164,9 @@ def candidates(
     dp = np.maximum(np.floor(k_ / model), 1.0)
     share = batch / dp
     micro = np.where(columns["micro_batch"] == WHOLE, share, columns["micro_batch"].astype(float))
-    steps = np.ceil(share / micro - 1e-9) if accumulation is None else np.full_like(share, float(accumulation))
+    steps = (
+        np.ceil(share / micro - 1e-9) if accumulation is None else np.full_like(share, float(accumulation))
+    )
     micro = micro if accumulation is None else share / steps
     heads = float(workload.heads or 0)
     layers = float(workload.layers or 1)

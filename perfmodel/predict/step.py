@@ -31,7 +31,9 @@ from perfmodel.workloads.operations import Operations
 
 Array = NDArray[np.float64]
 
-OPTIMIZER_BYTES = 34.0  # per parameter: gradient, master weight and two moments read, three of them written, norm
+OPTIMIZER_BYTES = (
+    34.0  # per parameter: gradient, master weight and two moments read, three of them written, norm
+)
 
 PARTS: tuple[str, ...] = (
     "compute",
@@ -96,13 +98,27 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     window = c.dp_overlap * (mb.device + last) * np.where(at.pp > 1.0, at.vpp, 1.0) * 0.66
     late = exchange.gradients - window
     rounded = 0.5 * (late + np.sqrt(late * late + np.square(0.2 * exchange.gradients)))
-    gradients = np.maximum(np.minimum(c.dp_exposed, 1.0) * exchange.gradients, np.minimum(rounded, exchange.gradients))
+    gradients = np.maximum(
+        np.minimum(c.dp_exposed, 1.0) * exchange.gradients, np.minimum(rounded, exchange.gradients)
+    )
 
     dense, routed = local_parameters(ops, at)
-    sharded = np.where(at.sharding >= Sharding.ZERO1, np.where(at.sharding >= Sharding.FSDP, at.shard_group, at.dp * at.cp), 1.0)
+    sharded = np.where(
+        at.sharding >= Sharding.ZERO1,
+        np.where(at.sharding >= Sharding.FSDP, at.shard_group, at.dp * at.cp),
+        1.0,
+    )
     sharded = np.where(at.sharding == Sharding.PARAMETER_SERVER, 1.0, sharded)
-    owned = dense / sharded + routed / np.where(at.sharding >= Sharding.ZERO1, np.maximum(at.k / (at.ep * at.pp), 1.0), 1.0)
-    optimizer = OPTIMIZER_BYTES * c.optimizer * owned * ops.trainable_fraction / (machine.memory_bytes_per_s * c.memory)
+    owned = dense / sharded + routed / np.where(
+        at.sharding >= Sharding.ZERO1, np.maximum(at.k / (at.ep * at.pp), 1.0), 1.0
+    )
+    optimizer = (
+        OPTIMIZER_BYTES
+        * c.optimizer
+        * owned
+        * ops.trainable_fraction
+        / (machine.memory_bytes_per_s * c.memory)
+    )
 
     work = m * (busy + last)
     nodes = np.maximum(at.k / at.per_node, 1.0)

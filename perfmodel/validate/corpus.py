@@ -19,7 +19,14 @@ from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
-from perfmodel.workloads.operations import LANGUAGE_KINDS, TRANSFORMER_KINDS, Operations, operations, stack, take
+from perfmodel.workloads.operations import (
+    LANGUAGE_KINDS,
+    TRANSFORMER_KINDS,
+    Operations,
+    operations,
+    stack,
+    take,
+)
 
 FAMILY_COLUMNS = (
     "family", "group", "source", "workload", "precision", "accelerator", "accelerators_per_node", "scale_up",
@@ -92,11 +99,21 @@ def read_corpus(folder: Path) -> Corpus:
     ):
         path = folder / name
         if not path.is_file():
-            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help="see the form in validation/measured/README.md"))
+            problems.append(
+                Problem(
+                    code="D001",
+                    message=f"no file {name} in {folder}",
+                    help="see the form in validation/measured/README.md",
+                )
+            )
             continue
         tables[name] = list(_rows(path, columns, problems))
     collectives = folder / "collectives.csv"
-    sweeps = list(_rows(collectives, ("sweep", "op", "ranks", "nodes", "bytes", "time_s"), problems)) if collectives.is_file() else []
+    sweeps = (
+        list(_rows(collectives, ("sweep", "op", "ranks", "nodes", "bytes", "time_s"), problems))
+        if collectives.is_file()
+        else []
+    )
     workloads: dict[str, Workload] = {}
     for row in tables.get("workloads.csv", []):
         built = _workload(row, problems)
@@ -120,16 +137,37 @@ def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Ite
             header = reader.fieldnames or []
             missing = [column for column in required if column not in header]
             if missing:
-                problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=f"missing column {', '.join(missing)}", help=f"the header needs {', '.join(required)}"))
+                problems.append(
+                    Problem(
+                        file=str(path),
+                        line=1,
+                        column=1,
+                        code="D002",
+                        message=f"missing column {', '.join(missing)}",
+                        help=f"the header needs {', '.join(required)}",
+                    )
+                )
                 return
             for record in reader:
-                text = {key: (value or "").strip() for key, value in record.items() if isinstance(key, str) and not isinstance(value, list)}
-                yield Row(str(path), reader.line_num, text, _parse(path, reader.line_num, header, text, problems))
+                text = {
+                    key: (value or "").strip()
+                    for key, value in record.items()
+                    if isinstance(key, str) and not isinstance(value, list)
+                }
+                yield Row(
+                    str(path), reader.line_num, text, _parse(path, reader.line_num, header, text, problems)
+                )
         except (csv.Error, UnicodeDecodeError) as error:
-            problems.append(Problem(file=str(path), line=1, column=1, code="D003", message=f"not readable as CSV: {error}"))
+            problems.append(
+                Problem(
+                    file=str(path), line=1, column=1, code="D003", message=f"not readable as CSV: {error}"
+                )
+            )
 
 
-def _parse(path: Path, line: int, header: Any, text: Mapping[str, str], problems: list[Problem]) -> dict[str, float | None]:
+def _parse(
+    path: Path, line: int, header: Any, text: Mapping[str, str], problems: list[Problem]
+) -> dict[str, float | None]:
     numbers_: dict[str, float | None] = {}
     for column in (*NUMBERS, "ranks", "bytes", "time_s"):
         cell = text.get(column, "")
@@ -140,9 +178,22 @@ def _parse(path: Path, line: int, header: Any, text: Mapping[str, str], problems
             value = float(cell)
         except ValueError:
             value = np.nan
-        if not np.isfinite(value) or value < 0 or (column in ("k", "nodes", "step_s", "ranks", "time_s") and value == 0):
+        if (
+            not np.isfinite(value)
+            or value < 0
+            or (column in ("k", "nodes", "step_s", "ranks", "time_s") and value == 0)
+        ):
             where = list(header).index(column) + 1
-            problems.append(Problem(file=str(path), line=line, column=where, code="D004", message=f'{column} is "{cell}": not a positive number', help="leave a cell blank when nobody says"))
+            problems.append(
+                Problem(
+                    file=str(path),
+                    line=line,
+                    column=where,
+                    code="D004",
+                    message=f'{column} is "{cell}": not a positive number',
+                    help="leave a cell blank when nobody says",
+                )
+            )
             value = 1.0
         numbers_[column] = value
     return numbers_
@@ -165,7 +216,15 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             try:
                 number = float(cell)
             except ValueError:
-                problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f'{column} is "{cell}": not a number'))
+                problems.append(
+                    Problem(
+                        file=row.file,
+                        line=row.line,
+                        column=1,
+                        code="D004",
+                        message=f'{column} is "{cell}": not a number',
+                    )
+                )
                 return None
             data[column] = int(number) if number == int(number) else number
     try:
@@ -173,13 +232,25 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     except ValidationError as error:
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"]) or "workload"
-            problems.append(Problem(file=row.file, line=row.line, column=1, code="D005", message=f"{row.text['workload']}: {field}: {item['msg']}"))
+            problems.append(
+                Problem(
+                    file=row.file,
+                    line=row.line,
+                    column=1,
+                    code="D005",
+                    message=f"{row.text['workload']}: {field}: {item['msg']}",
+                )
+            )
         return None
 
 
-def _check_family(row: Row, families: Mapping[str, Row], workloads: Mapping[str, Workload], problems: list[Problem]) -> None:
+def _check_family(
+    row: Row, families: Mapping[str, Row], workloads: Mapping[str, Workload], problems: list[Problem]
+) -> None:
     def refuse(message: str, hint: str | None = None) -> None:
-        problems.append(Problem(file=row.file, line=row.line, column=1, code="D006", message=message, help=hint))
+        problems.append(
+            Problem(file=row.file, line=row.line, column=1, code="D006", message=message, help=hint)
+        )
 
     if row.text["family"] in families:
         refuse(f'family "{row.text["family"]}" stands twice')
@@ -193,13 +264,32 @@ def _check_family(row: Row, families: Mapping[str, Row], workloads: Mapping[str,
 
 def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
     if row.text["family"] not in families:
-        problems.append(Problem(file=row.file, line=row.line, column=1, code="D007", message=f'family "{row.text["family"]}" is not in families.csv'))
+        problems.append(
+            Problem(
+                file=row.file,
+                line=row.line,
+                column=1,
+                code="D007",
+                message=f'family "{row.text["family"]}" is not in families.csv',
+            )
+        )
     for column in ("k", "nodes", "step_s"):
         if row.number[column] is None:
-            problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f"{column} is blank"))
+            problems.append(
+                Problem(file=row.file, line=row.line, column=1, code="D004", message=f"{column} is blank")
+            )
     recompute = row.text["recompute"]
     if recompute and recompute not in RECOMPUTE_SHARE:
-        problems.append(Problem(file=row.file, line=row.line, column=1, code="D004", message=f'recompute is "{recompute}"', help="none, selective, full, or blank"))
+        problems.append(
+            Problem(
+                file=row.file,
+                line=row.line,
+                column=1,
+                code="D004",
+                message=f'recompute is "{recompute}"',
+                help="none, selective, full, or blank",
+            )
+        )
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
@@ -250,7 +340,9 @@ def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | Non
     for column in ("scale_up", "scale_out"):
         if row.text[column] and row.text[column] not in catalog.names("links"):
             return f'link "{row.text[column]}" is not in the catalogue'
-    has_work = workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
+    has_work = (
+        workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
+    )
     return None if has_work else "the workload has neither FLOP nor dimensions"
 
 
@@ -275,7 +367,9 @@ def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str
     elif named:
         network = catalog.get("links", named).bandwidth * max(1.0, per_node / ACCELERATORS_PER_NIC)
     else:
-        rate = usual.get(device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0))
+        rate = usual.get(
+            device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0)
+        )
         network = rate * per_node
     link = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
     return numbers(
@@ -301,7 +395,10 @@ def _observe(
     built: dict[tuple[str, float | None], int] = {}
     structs: list[Operations] = []
     which = np.empty(len(points), dtype=np.intp)
-    columns = {name: np.empty(len(points)) for name in ("k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "per_node", "group")}
+    columns = {
+        name: np.empty(len(points))
+        for name in ("k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "per_node", "group")
+    }
     normalised = np.zeros(len(points), dtype=bool)
     target = np.empty(len(points))
     for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
@@ -365,7 +462,13 @@ def complete(point: Row, workload: Workload) -> dict[str, float]:
         steps = batch / dp / micro
     elif steps is None:
         language = workload.kind in LANGUAGE_KINDS
-        steps = batch / dp if language and (pp > 1 or (workload.params or 0) > 2e10) else batch / dp / 4.0 if language else 1.0
+        steps = (
+            batch / dp
+            if language and (pp > 1 or (workload.params or 0) > 2e10)
+            else batch / dp / 4.0
+            if language
+            else 1.0
+        )
     said = point.text["recompute"]
     unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
     return {
