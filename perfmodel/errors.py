@@ -111,9 +111,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zebra", ["latency"])
     ''
     """
-    names = list(known)
-    best = closest(word, names) or next(
-        (name for name in sorted(names, key=len) if word and name.casefold().startswith(word.casefold())),
-        None,
+    names = sorted(known, key=len)
+    # An abbreviation is more often meant than a word of the same length with other letters.
+    begun = next(
+        (name for name in names if len(word) > 2 and name.casefold().startswith(word.casefold())), None
     )
+    best = begun or closest(word, names)
     return f'; did you mean "{best}"?' if best else ""

@@ -79,7 +79,7 @@ def render_problems(problems: Sequence[Problem], version: str) -> str:
     results: list[dict[str, Any]] = [
         {
             "ruleId": f"perfmodel/{problem.code}",
-            "level": "error",
+            "level": problem.severity,
             "kind": "fail",
             "message": {"text": problem.message + (f" ({problem.help})" if problem.help else "")},
             "locations": _location(problem.file or "", problem.line or 1, problem.column or 1),

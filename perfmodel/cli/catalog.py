@@ -1,0 +1,171 @@
+"""`perfmodel catalog`: list, show and lint the hardware, workloads, prices and grids."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli.options import (
+    FormatOption,
+    NoColorOption,
+    OutputOption,
+    QuietOption,
+    SpecsOption,
+    emit,
+    write_text,
+)
+from perfmodel.errors import EXIT_OK, EXIT_USAGE, UsageError
+
+
+class LintFormat(StrEnum):
+    """How problems are printed."""
+
+    table = "table"
+    json = "json"
+    sarif = "sarif"
+
+
+TodayOption = Annotated[
+    str | None, typer.Option("--today", metavar="DATE", help="Count ages from this day, not from today.")
+]
+
+
+def list_entries(
+    kind: Annotated[
+        str | None, typer.Argument(help="accelerators, links, nodes, clusters, workloads, prices or grids.")
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", metavar="KEY", help="Column or field to sort by, ascending.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("-r", "--reverse", help="Largest first.")] = False,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter", metavar="TEST", help='Keep what passes: vendor=NVIDIA, "memory >= 80 GB". Repeatable.'
+        ),
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option("--match", metavar="TEXT", help="Keep rows that hold this text.")
+    ] = None,
+    specs: SpecsOption = None,
+    today: TodayOption = None,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """List the entries of a kind; without one, the kinds."""
+    from perfmodel.specs.browse import listing, overview
+    from perfmodel.specs.catalog import Catalog
+
+    catalog = Catalog.default(specs or ())
+    if kind is None:
+        emit(overview(catalog), format, output, quiet=quiet)
+        return
+    result = listing(
+        catalog,
+        _kind(kind),
+        sort=sort,
+        reverse=reverse,
+        filters=filters or (),
+        match=match,
+        today=_day(today),
+    )
+    emit(result, format, output, quiet=quiet)
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Name of an entry.")],
+    kind: Annotated[str | None, typer.Option("--kind", help="Where the name exists more than once.")] = None,
+    specs: SpecsOption = None,
+    today: TodayOption = None,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Show one entry: every value with its source, and what follows from them."""
+    from perfmodel.specs.browse import details
+    from perfmodel.specs.catalog import Catalog
+
+    catalog = Catalog.default(specs or ())
+    chosen = None if kind is None else _kind(kind)
+    emit(details(catalog, name, chosen, today=_day(today)), format, output, quiet=quiet)
+
+
+def lint(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="File or folder; the shipped catalogue when missing."),
+    ] = None,
+    today: TodayOption = None,
+    format: Annotated[
+        LintFormat, typer.Option("--format", help="How problems are printed.")
+    ] = LintFormat.table,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Check specs: exit 2 when one cannot be used; warnings alone exit 0."""
+    from perfmodel.results import Result, __version__
+    from perfmodel.specs.catalog import shipped_folder
+    from perfmodel.specs.lint import lint as check
+
+    report = check(path or shipped_folder(), today=_day(today))
+    if format == LintFormat.sarif:
+        from perfmodel.report.ci.sarif import render_problems
+
+        text = render_problems(report.problems, __version__)
+    elif format == LintFormat.json:
+        found = [
+            {
+                key: getattr(item, key)
+                for key in ("file", "line", "column", "code", "severity", "message", "help")
+            }
+            for item in report.problems
+        ]
+        result = {
+            "files": report.files,
+            "errors": len(report.errors),
+            "warnings": len(report.warnings),
+            "problems": found,
+        }
+        text = Result("lint", {"path": str(path) if path is not None else None}, result).to_json()
+    else:
+        text = "".join(f"{item}\n" for item in (report.errors if quiet else report.problems))
+        text += f"{report.files} files: {len(report.errors)} errors, {len(report.warnings)} warnings\n"
+    if output is not None:
+        write_text(output, text)
+    else:
+        sys.stdout.write(text)
+    raise typer.Exit(EXIT_USAGE if report.errors else EXIT_OK)
+
+
+def _kind(text: str) -> str:
+    """`accelerator` and `accelerators` are both understood."""
+    return text if text.endswith("s") else f"{text}s"
+
+
+def _day(text: str | None) -> datetime.date:
+    if text is None:
+        return datetime.date.today()
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f'--today: cannot read "{text}"', code="U016", help="write it like 2026-08-31"
+        ) from None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb with its three parts."""
+    verb = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    verb.command("list")(list_entries)
+    verb.command("show")(show)
+    verb.command("lint")(lint)
+    app.add_typer(verb, name="catalog", help="The hardware, workload and price catalogue.")
