@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from perfmodel.results import Result
 
 NameOption = Annotated[
-    str | None, typer.Option("--name", help="Name of the workload; else taken from the model.")
+    str | None,
+    typer.Option("--name", help="Name of the workload; else that of the output file or of the model."),
 ]
 SHAPES_IN_COMMENTS = 12
 
@@ -40,7 +41,7 @@ def from_hf(
     from perfmodel.results import Result
     from perfmodel.workloads.from_hf import read_config
 
-    found = read_config(config, name=name, seq_len=seq_len)
+    found = read_config(config, name=name or _stem(output), seq_len=seq_len)
     parts = {key: getattr(found.parameters, key) for key in found.parameters.__slots__ if key != "active"}
     result = {
         "workload": dict(found.fields),
@@ -79,11 +80,16 @@ def from_torch(
     from perfmodel.results import Result
     from perfmodel.workloads.from_torch import describe, read_module
 
-    found = read_module(target, name=name, samples=samples)
+    found = read_module(target, name=name or _stem(output), samples=samples)
     comments = describe(found.trace, SHAPES_IN_COMMENTS)
     _write(
         Result("workload", {"target": target}, found.result()), found.fields, comments, output, format, quiet
     )
+
+
+def _stem(output: Path | None) -> str | None:
+    """The catalogue finds an entry by its file name, so a YAML file names what it holds."""
+    return output.stem if output is not None and output.suffix in (".yaml", ".yml") else None
 
 
 def _write(

@@ -107,9 +107,9 @@ def parse_config(
         tokens = min(longest, LONGEST_DEFAULT)
         if longest > tokens:
             remarks.append(f"seq_len is a choice: the model reads up to {longest} tokens")
-    chosen = name or _hub_name(outer) or f"{family_name.replace('_', '-')}-{size_name(parameters.total)}"
+    found = _hub_name(outer) or f"{family_name}-{size_name(parameters.total)}"
     fields = workload_fields(dimensions, parameters, family, seq_len=tokens)
-    fields = {"name": slug(chosen), **fields, "source": f"config.json of model type {family_name}"}
+    fields = {"name": name or slug(found), **fields, "source": f"config.json of model type {family_name}"}
     return HfWorkload(fields, parameters, tuple(remarks))
 
 
@@ -199,4 +199,4 @@ def _hub_name(data: Mapping[str, Any]) -> str | None:
 
 def _name_from_path(file: Path) -> str | None:
     """`llama3.json` names the model; in `Llama-3/config.json` nothing does but the config itself."""
-    return None if file.stem == "config" else file.stem
+    return None if file.stem == "config" else slug(file.stem)

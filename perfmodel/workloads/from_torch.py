@@ -74,8 +74,8 @@ def read_module(target: str, *, name: str | None = None, samples: int | None = N
         found = trace(module, arguments, keywords, count)
     if not found.trainable_params:
         raise UsageError(f"{target}: the module has no weights to train", code="W201")
-    chosen = name or target.rpartition(":")[2]
-    return TorchWorkload(workload_fields(found, name=slug(chosen), source=f"traced from {target}"), found)
+    chosen = name or slug(target.rpartition(":")[2])
+    return TorchWorkload(workload_fields(found, name=chosen, source=f"traced from {target}"), found)
 
 
 def workload_fields(found: Trace, *, name: str, source: str) -> dict[str, Any]:

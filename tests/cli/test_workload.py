@@ -44,7 +44,7 @@ def test_yaml_goes_to_stdout(config: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_written_file_passes_the_lint(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = config.with_name("mixtral.yaml")
-    assert main(["workload", "from-hf", str(config), "--name", "mixtral", "-o", str(target)]) == 0
+    assert main(["workload", "from-hf", str(config), "-o", str(target)]) == 0
     assert "46,702,792,704 parameters" in capsys.readouterr().err
     assert main(["catalog", "lint", str(target)]) == 0
 

@@ -558,7 +558,7 @@ def test_name_comes_from_file_hub_path_or_size(tmp_path: Path) -> None:
     file = tmp_path / "small-gpt.json"
     file.write_text(json.dumps(config), encoding="utf-8")
     assert read_config(file).fields["name"] == "small-gpt"
-    assert read_config(file, name="Mine").fields["name"] == "mine"
+    assert read_config(file, name="Mine").fields["name"] == "Mine"
 
 
 def test_text_tower_of_a_multimodal_config() -> None:
