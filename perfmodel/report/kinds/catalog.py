@@ -78,8 +78,8 @@ def tables(envelope: Envelope) -> list[Table]:
         rows = [(item["key"], item["text"], item["formula"]) for item in result["derived"]]
         found.append(Table("Derived", ("figure", "is", "from"), rows, role="breakdown"))
     if sources:
-        rows = [(numbers[source], source) for source in sources]
-        found.append(Table("Sources", ("", "source"), rows, role="breakdown"))
+        numbered = [(numbers[source], source) for source in sources]
+        found.append(Table("Sources", ("", "source"), numbered, role="breakdown"))
     return found
 
 
