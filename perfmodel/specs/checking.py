@@ -14,6 +14,8 @@ from perfmodel.specs.loader import Mark, Tree
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
+# Where `perfmodel schema` lists the keys of a model that is not named like its file.
+_SCHEMAS = {"JobFile": "job", "Offer": "price", "Price": "job", "PolicyFile": "policies", "Point": "claim"}
 
 
 def build(model: type[M], tree: Tree, known_bad: Sequence[Path] = (), earlier: Sequence[Problem] = ()) -> M:
@@ -110,11 +112,8 @@ def _problem(model: type[BaseModel], tree: Tree, item: dict[str, Any], meant: st
             else did_you_mean(key, free) or did_you_mean(key, owner.model_fields)
         )
         known = ", ".join(owner.model_fields)
-        hint = (
-            f"known keys: {known}"
-            if len(known) < 120
-            else f"perfmodel schema {owner.__name__.lower()} lists the keys"
-        )
+        named = _SCHEMAS.get(owner.__name__, owner.__name__.lower())
+        hint = f"known keys: {known}" if len(known) < 120 else f"perfmodel schema {named} lists the keys"
         return (key_mark or node.mark).problem("S003", f'unknown key "{key}"{where}{guess}', hint)
     if kind == "missing":
         owner = _model_at(model, loc[:-1])

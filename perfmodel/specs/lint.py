@@ -36,7 +36,7 @@ _SCHEMA_NAMES = {
 _SCHEMA_LINE = re.compile(r"#\s*yaml-language-server:\s*\$schema=\S*?(\w+)(?:\.schema)?\.json\s*")
 # Keys that give a kind away where neither the folder nor the first line does.
 _TELLING: tuple[tuple[str, frozenset[str]], ...] = (
-    ("policies", frozenset({"jobs", "policies"})),
+    ("policies", frozenset({"policies"})),
     ("claim", frozenset({"points", "headline", "vendor"})),
     ("job", frozenset({"workload"})),
     ("accelerators", frozenset({"peak", "memory_bandwidth"})),
@@ -110,7 +110,14 @@ def _check(path: Path, root: Path, catalog: Catalog, today: datetime.date) -> It
         kind = kind_of(path, tree, root)
         if kind is None:
             hint = f"put it into a folder named {', '.join(KINDS)}, or name its schema on the first line"
-            yield tree.mark.problem("S014", "cannot tell what this file declares", hint)
+            # A folder may hold YAML that is not ours; a file that was named is meant.
+            alone = root.is_file()
+            yield tree.mark.problem(
+                "S014" if alone else "L003",
+                "cannot tell what this file declares",
+                hint,
+                "error" if alone else "warning",
+            )
             return
         if kind in ("job", "claim", "policies"):
             _load(kind, path, tree, catalog)

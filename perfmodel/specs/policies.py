@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import SUFFIXES, Catalog, display
 from perfmodel.specs.checking import build
-from perfmodel.specs.fields import SpecModel, problem
+from perfmodel.specs.fields import SpecModel
 from perfmodel.specs.job import Job
 from perfmodel.specs.jobs import job_from_tree, load_job
 from perfmodel.specs.loader import Mark, Tree, read_file
@@ -59,19 +59,6 @@ class PolicyFile(SpecModel):
         None, description="Beliefs that `perfmodel calibrate` wrote, relative to this file."
     )
     specs: Names = Field((), description="Folders of your own specs, relative to this file.")
-
-    @model_validator(mode="after")
-    def _known_jobs(self) -> PolicyFile:
-        for index, policy in enumerate(self.policies):
-            for name in policy.jobs or ():
-                if name not in self.jobs:
-                    raise problem(
-                        "S008",
-                        f'policy {index + 1}: no job named "{name}"{did_you_mean(name, self.jobs)}',
-                        f"jobs: {', '.join(self.jobs)}",
-                        at="policies",
-                    )
-        return self
 
 
 @dataclass(frozen=True)
@@ -135,9 +122,17 @@ def load_policies(path: str | Path, *, extra_dirs: Iterable[str | Path] = ()) ->
             jobs[name] = _job(name, entry, path.parent, catalog)
         except SpecError as error:
             problems.extend(error.problems)
+    rules = _rules(tree, spec)
+    for rule in rules:
+        for name in rule.policy.jobs or ():
+            if name not in entries:
+                hint = f"jobs: {', '.join(entries)}"
+                problems.append(
+                    rule.mark.problem("S008", f'no job named "{name}"{did_you_mean(name, entries)}', hint)
+                )
     if problems:
         raise SpecError(dict.fromkeys(problems))
-    return Gate(path, spec, jobs, _rules(tree, spec), catalog)
+    return Gate(path, spec, jobs, rules, catalog)
 
 
 def _long_forms(tree: Tree) -> Tree:
