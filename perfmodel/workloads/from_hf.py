@@ -58,6 +58,13 @@ class _Config:
             return default
         return value
 
+    def integers(self, key: str) -> list[int] | None:
+        value = self._data.get(key)
+        if value is None or (isinstance(value, list) and all(type(item) is int for item in value)):
+            return value
+        self.note("W102", f'"{key}" must be a list of whole numbers, not {value!r}', key)
+        return None
+
     def note(self, code: str, message: str, key: str | None = None, help: str | None = None) -> None:
         problem = self.problem(code, message, key, help)
         if problem not in self.problems:
@@ -183,7 +190,8 @@ def _text_part(outer: dict[str, Any], text: str, file: str) -> tuple[_Config, st
     if stated is None:
         message = '"model_type" is missing: the family of the model is unknown'
     else:
-        architecture = (outer.get("architectures") or ["architecture not stated"])[0]
+        classes = outer.get("architectures")
+        architecture = classes[0] if isinstance(classes, list) and classes else "architecture not stated"
         message = f'no reader for model type "{stated}" ({architecture})'
         message += did_you_mean(str(stated), FAMILIES)
     needed = "kind, layers, hidden, heads, kv_heads, ffn, gated_mlp, vocab, seq_len and params"

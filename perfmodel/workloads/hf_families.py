@@ -19,6 +19,7 @@ class Config(Protocol):
 
     def integer(self, key: str, default: int | None = None) -> int: ...
     def flag(self, key: str, default: bool) -> bool: ...
+    def integers(self, key: str) -> list[int] | None: ...
     def get(self, key: str) -> Any: ...
 
 
@@ -86,6 +87,9 @@ class _WithDefaults:
     def flag(self, key: str, default: bool) -> bool:
         return self._config.flag(key, default)
 
+    def integers(self, key: str) -> list[int] | None:
+        return self._config.integers(key)
+
     def get(self, key: str) -> Any:
         return self._config.get(key)
 
@@ -152,7 +156,7 @@ def _phimoe(c: Config) -> Dimensions:
 def _sparse_layers(c: Config, layers: int) -> int:
     """Layers with experts: every `decoder_sparse_step`-th that is not named in `mlp_only_layers`."""
     step = max(1, c.integer("decoder_sparse_step", 1))
-    dense = set(c.get("mlp_only_layers") or ())
+    dense = set(c.integers("mlp_only_layers") or ())
     return sum(1 for layer in range(layers) if layer not in dense and (layer + 1) % step == 0)
 
 
@@ -200,8 +204,8 @@ def _llama4(c: Config) -> Dimensions:
     """Text part of Llama 4: one shared expert as wide as a routed one, dense layers in between."""
     d = _decoder(c)
     step = max(1, c.integer("interleave_moe_layer_step", 1))
-    named = c.get("moe_layers")
-    sparse = len(named) if isinstance(named, list) else d.attention_layers // step
+    named = c.integers("moe_layers")
+    sparse = d.attention_layers // step if named is None else len(named)
     dense = c.integer("intermediate_size_mlp") if sparse < d.attention_layers else 0
     d = replace(_experts(c, d, c.integer("num_local_experts"), d.ffn, sparse), shared_ffn=d.ffn)
     return replace(d, ffn=dense)
