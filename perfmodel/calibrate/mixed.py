@@ -31,6 +31,7 @@ DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
 DIFFERENCE = 1e-3  # step of the forward difference, in log units
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
 LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
+PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
 VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
 
 
@@ -156,7 +157,8 @@ def fit(
     scatter_prior: Array,
     noise: float,
     iterations: int = 12,
-    learn_variances: bool = True,
+    learn_priors: bool = True,
+    learn_scatter: bool = True,
     offset_boost: Array | None = None,
     linearise_at_modes: bool = False,
 ) -> Fit:
@@ -174,7 +176,7 @@ def fit(
     starts = np.cumsum([0] + [family.rows.size for family in families])
     boost = np.ones(len(families)) if offset_boost is None else offset_boost
     weights = np.ones(rows.size)
-    deviations = prior_sd.copy()
+    deviations, first_sd = prior_sd.copy(), prior_sd.copy()
     y, extra = target[rows], discrepancy[:, rows]
     for iteration in range(iterations):
         population = shifts.logs(values)
@@ -231,21 +233,19 @@ def fit(
                 squares += min(trusts[index], 1.0) * np.square(new_effects[:, index])
         effects = new_effects
         weights = student_weights(noise_left, noise)
-        if learn_variances and iteration >= 2:
+        if learn_scatter and iteration >= 2:
             scatter = (VARIANCE_WEIGHT * scatter_prior + squares) / (VARIANCE_WEIGHT + used)
             scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
             share = 1.0 / np.array([family.rows.size for family in families])[owner]
             variance_left = (share * weights * np.square(noise_left)).sum() / (share * freedom).sum()
             noise = float(np.clip(np.sqrt(variance_left), 0.008, 0.1))
+        if learn_priors and iteration >= 2:
             determined = 1.0 - np.square(deviations / prior_sd)
             for group in range(len(shifts.group_names)):
                 inside = np.flatnonzero(shifts.group == group)
                 if shifts.group_names[group][1] == "all" or inside.size < 2:
                     continue
-                initial = prior_sd[inside][0] if iteration == 2 else prior_sd[inside][0]
-                strength = 3.0
-                variance_now = (strength * initial**2 + np.square(values[inside]).sum()) / (
-                    strength + max(determined[inside].sum(), 0.0)
-                )
+                squared = PRIOR_WEIGHT * first_sd[inside[0]] ** 2 + np.square(values[inside]).sum()
+                variance_now = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
                 prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, 1.5)
     return Fit(shifts, values, deviations, prior, prior_sd, scatter, noise, effects, iterations)

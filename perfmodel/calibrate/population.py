@@ -58,7 +58,7 @@ def scatter_prior() -> Array:
 
 
 def fit_population(
-    data: Observations, ids: Sequence[int], *, previous: Fit | None = None, iterations: int = 12
+    data: Observations, ids: Sequence[int], *, previous: Fit | None = None, iterations: int = 12, scatter: Array | None = None, noise: float | None = None
 ) -> Fit:
     """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
@@ -66,13 +66,17 @@ def fit_population(
     spread = np.array(
         [SPREADS[c] * (1.0 if level == "all" else LEVEL_SHARE[level]) for c, level, _ in shifts.names]
     )
-    start, scatter, noise = prior.copy(), scatter_prior(), START_NOISE
+    start = prior.copy()
+    known = scatter is not None
+    variances = scatter_prior() if scatter is None else scatter
+    scale = START_NOISE if noise is None else noise
     if previous is not None:
         values = dict(zip(previous.shifts.names, previous.values, strict=True))
         spreads = dict(zip(previous.shifts.names, previous.prior_sd, strict=True))
         start = np.array([values.get(name, 0.0) for name in shifts.names])
         spread = np.array([spreads.get(name, s) for name, s in zip(shifts.names, spread, strict=True)])
-        scatter, noise = previous.scatter, previous.noise
+        if not known:
+            variances, scale = previous.scatter, previous.noise
     return fit(
         data.model,
         data.target,
@@ -82,11 +86,12 @@ def fit_population(
         start=start,
         prior=prior,
         prior_sd=spread,
-        scatter=scatter,
+        scatter=variances,
         scatter_prior=scatter_prior(),
-        noise=noise,
+        noise=scale,
         iterations=iterations,
-        learn_variances=previous is None,
+        learn_priors=previous is None,
+        learn_scatter=previous is None and not known,
         offset_boost=np.where(data.ratio_only[list(ids)], FREE_OFFSET, 1.0),
     )
 

@@ -145,9 +145,17 @@ class Coefficients:
     dp_exposed: Array = _coefficient(
         0.25,
         0.7,
-        "framework scale_up scale_out tuning",
+        "framework scale_up tuning",
         "1",
-        "share of the gradient exchange that is never hidden",
+        "share of the gradient exchange inside a node that is never hidden",
+        _STEP,
+    )
+    net_exposed: Array = _coefficient(
+        0.25,
+        0.7,
+        "framework kind scale_out tuning",
+        "1",
+        "share of the gradient exchange across nodes that is never hidden",
         _STEP,
     )
     dp_overlap: Array = _coefficient(

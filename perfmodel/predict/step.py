@@ -98,9 +98,10 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     window = c.dp_overlap * (mb.device + last) * np.where(at.pp > 1.0, at.vpp, 1.0) * 0.66
     late = exchange.gradients - window
     rounded = 0.5 * (late + np.sqrt(late * late + np.square(0.2 * exchange.gradients)))
-    gradients = np.maximum(
-        np.minimum(c.dp_exposed, 1.0) * exchange.gradients, np.minimum(rounded, exchange.gradients)
-    )
+    nodes = np.maximum(at.k / at.per_node, 1.0)
+    crossed = np.minimum(nodes - 1.0, 1.0)
+    never = np.minimum(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed), 1.0)
+    gradients = np.maximum(never * exchange.gradients, np.minimum(rounded, exchange.gradients))
 
     dense, routed = local_parameters(ops, at)
     sharded = np.where(
@@ -121,11 +122,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     )
 
     work = m * (busy + last)
-    nodes = np.maximum(at.k / at.per_node, 1.0)
     half = 0.5 * machine.node
     second_half = np.clip((at.per_node - half) / half, 0.0, 1.0)
     parallel = np.where(at.dp * at.cp > 1.0, 1.0, 0.0)
-    crossed = np.minimum(nodes - 1.0, 1.0)
     log_nodes, log_k = np.log2(nodes), np.log2(at.k)
     contention = work * (
         parallel * (c.dp_on + c.half_node * second_half + c.local * np.log2(at.per_node))

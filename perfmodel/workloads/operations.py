@@ -55,6 +55,8 @@ HIDDEN_TRAFFIC = 26.0
 INNER_TRAFFIC = 5.2
 # A convolutional or recurrent network whose traffic nobody counted: FLOP per byte moved in 16 bit.
 UNCOUNTED_INTENSITY = 40.0
+# Kernel launches of a forward pass where nobody counted them.
+TYPICAL_KERNELS = {"recommendation": 40.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +383,7 @@ def _generic(w: Workload) -> Operations:
         heads=1.0,
         other_flop=flop,
         other_traffic=traffic,
-        kernels=_number(w.kernels, 150.0),
+        kernels=_number(w.kernels, TYPICAL_KERNELS.get(w.kind, 150.0)),
         params=params + tables,
         block_params=params,
         table_params=tables,
@@ -394,9 +396,21 @@ def _generic(w: Workload) -> Operations:
     )
 
 
+# Bytes that a loader prepares per sample where no input shape is stated: what such samples usually weigh.
+TYPICAL_INPUT_BYTES = {
+    "mel frame": 320.0,
+    "audio sample": 4.0,
+    "token": 8.0,
+    "utterance": 4e5,
+    "molecule": 1e4,
+    "pair": 2e3,
+    "image": 1.5e5,
+}
+
+
 def _input_bytes(w: Workload) -> float:
-    """Bytes of an `HxWxC` input shape in 8 bit; 0 where the shape is words."""
+    """Bytes of an `HxWxC` input shape in 8 bit, or what such a sample usually weighs."""
     shape = (w.input_shape or "").split(" ")[0].split("x")
     if len(shape) >= 2 and all(part.isdigit() for part in shape):
         return float(np.prod([float(part) for part in shape]))
-    return 0.0
+    return TYPICAL_INPUT_BYTES.get(w.sample, 1e3)
