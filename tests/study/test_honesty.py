@@ -1,0 +1,102 @@
+"""Each honesty check fires on its case and stays silent otherwise; the six rows of the checklist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.study.options import StudyOptions
+from perfmodel.study.runner import study
+from perfmodel.study.table import parse_timings
+
+
+def codes(text: str, **options: Any) -> set[str]:
+    result = study(parse_timings(text), StudyOptions(**options)).result
+    return {item["code"] for item in result["honesty"]}
+
+
+def honest(repeats: int = 4, extra: str = "", cells: str = "") -> str:
+    rng = np.random.default_rng(4)
+    rows = [f"k,time_s{extra}"]
+    for k in (1, 2, 4, 8, 16):
+        for _ in range(repeats):
+            time = (1 / k + 0.02 * np.log2(k)) * (1 + 0.01 * rng.standard_normal())
+            rows.append(f"{k},{time:.6f}{cells.format(k=k)}")
+    return "\n".join(rows) + "\n"
+
+
+def test_an_honest_table_raises_nothing():
+    assert codes(honest(), regime="strong") == set()
+
+
+def test_missing_regime():
+    assert codes(honest()) == {"missing_regime"}
+
+
+def test_superlinear_points_question_the_baseline():
+    assert "superlinear" in codes("k,time_s\n1,10\n2,4.5\n4,2.6\n8,1.6\n")
+    result = study(parse_timings("k,time_s\n1,10\n2,4.5\n4,2.6\n8,1.6\n")).result
+    finding = next(item for item in result["honesty"] if item["code"] == "superlinear")
+    assert finding["k"] == (2,)
+    assert "baseline" in finding["advice"]
+    assert result["checklist"][1]["ok"] is False
+
+
+def test_superlinear_within_the_interval_is_noise():
+    noisy = "k,time_s\n" + "".join(f"1,{t}\n2,{t / 2.02}\n" for t in (9.5, 10, 10.5, 10.2))
+    assert "superlinear" not in codes(noisy)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_too_good_to_be_true(factor):
+    rows = "".join(f"{k},{(factor if k > 1 else 1) * 64 / k}\n" for k in (1, 2, 4, 8, 16, 32))
+    assert "too_straight" in codes("k,time_s\n" + rows)
+
+
+def test_the_same_loss_at_every_k_is_suspicious_too():
+    rows = "".join(f"{k},{(1.18 if k > 1 else 1) * 64 / k}\n" for k in (1, 2, 4, 8, 16, 32))
+    assert "too_straight" in codes("k,time_s\n" + rows)
+
+
+def test_a_short_straight_range_is_no_accusation():
+    assert "too_straight" not in codes("k,time_s\n1,8\n2,4\n4,2\n")
+
+
+def test_batch_that_grows_in_a_strong_study():
+    grown = honest(extra=",global_batch", cells=",{k}00")
+    result = study(parse_timings(grown), StudyOptions(regime="strong")).result
+    finding = next(item for item in result["honesty"] if item["code"] == "batch_grows")
+    assert "this is a weak study" in finding["message"]
+    assert result["checklist"][0]["ok"] is False
+    assert "batch_grows" not in codes(grown, regime="weak")
+
+
+def test_batch_per_worker_must_be_fixed_in_a_weak_study():
+    fixed = honest(extra=",global_batch", cells=",512")
+    assert "batch_per_worker" in codes(fixed, regime="weak")
+    assert codes(fixed, regime="strong") == set()
+
+
+def test_repeats():
+    assert "no_repeats" in codes(honest(repeats=1))
+    assert "single_baseline" in codes("k,time_s\n1,10\n2,5.1\n2,5.2\n4,2.9\n4,3\n")
+    assert "single_runs" in codes("k,time_s\n1,10\n1,10.1\n2,5.1\n2,5.2\n4,2.9\n")
+    assert "identical_repeats" in codes("k,time_s\n1,10\n1,10\n2,5.1\n2,5.2\n")
+
+
+def test_unused_columns_are_named():
+    assert "ignored_columns" in codes(honest(extra=",colour", cells=",red"))
+
+
+def test_checklist_all_green():
+    text = honest(extra=",quality,price_usd_per_h,global_batch", cells=",0.9,{k},256")
+    rows = study(parse_timings(text), StudyOptions(regime="strong")).result["checklist"]
+    assert [row["ok"] for row in rows] == [True] * 6
+
+
+def test_checklist_all_red():
+    rows = study(parse_timings("k,time_s\n8,3\n")).result["checklist"]
+    assert [row["ok"] for row in rows] == [False] * 6
+    assert all(row["note"] for row in rows)
