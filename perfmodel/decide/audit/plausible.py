@@ -13,6 +13,7 @@ from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
+from perfmodel.decide.ratio import efficiency_band, log_half_width
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve, Setup, curve
 from perfmodel.units import format_quantity
@@ -91,12 +92,6 @@ def rates_above_band(expected: Sequence[Expected], subject: Subject) -> list[Fin
     return found
 
 
-def ratio_half(a: Expected, b: Expected, noise: float, widen: float) -> float:
-    """95 % half-width of ln(T_a / T_b): what both share cancels in the draws, measurement noise does not."""
-    spread = float(np.std(np.log(a.draws_s) - np.log(b.draws_s)))
-    return widen * math.hypot(spread, math.sqrt(2.0) * noise)
-
-
 def efficiency_above_band(
     series: Series, expected: Sequence[Expected], beliefs: Beliefs, factor: float
 ) -> list[Finding]:
@@ -112,7 +107,9 @@ def efficiency_above_band(
             continue
         per_sample = item.time_s / item.point.global_batch * item.point.k
         middle = base.time_s / base.point.global_batch * base.point.k / per_sample
-        half = ratio_half(item, base, beliefs.noise, factor * WIDEN)
+        half = float(
+            log_half_width(item.draws_s[:, None], base.draws_s[:, None], beliefs.noise, factor * WIDEN)[0]
+        )
         if math.log(claimed / middle) <= half:
             continue
         high = middle * math.exp(half)
@@ -164,25 +161,15 @@ def weak_baseline(series: Series, expected: Sequence[Expected]) -> list[Finding]
     ]
 
 
-def ladder(one: Curve, noise: float, factor: float) -> list[Rung]:
+def ladder(found: Curve, beliefs: Beliefs) -> list[Rung]:
     """E(K) with its 95 % band along a curve; K0 is the smallest feasible K."""
-    usable = np.flatnonzero(one.feasible)
-    if usable.size == 0:
+    band = efficiency_band(found, beliefs, WIDEN)
+    if band is None:
         return []
-    first = int(usable[0])
-    work = one.setup.global_batch / one.k
-    rungs = []
-    for at in usable.tolist():
-        ratio = one.time_s[first] / one.time_s[at] * work[at] / work[first]
-        if at == first:
-            rungs.append(Rung(int(one.k[at]), 1.0, 1.0, 1.0))
-            continue
-        spread = float(np.std(np.log(one.draws_s[:, at]) - np.log(one.draws_s[:, first])))
-        half = factor * WIDEN * math.hypot(spread, math.sqrt(2.0) * noise)
-        rungs.append(
-            Rung(int(one.k[at]), float(ratio), float(ratio * math.exp(-half)), float(ratio * math.exp(half)))
-        )
-    return rungs
+    return [
+        Rung(int(found.k[at]), float(band.middle[at]), float(band.low[at]), float(band.high[at]))
+        for at in np.flatnonzero(found.feasible).tolist()
+    ]
 
 
 def knee_before_range(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.plausible import Rung
@@ -17,13 +17,18 @@ def _subject(series: Series) -> Point | None:
     return series.headline or (series.all[-1] if series.all else None)
 
 
-def efficiencies(series: Series, rungs: Sequence[Rung]) -> dict[int, tuple[float, bool]]:
-    """E(K) with whether it is claimed (True) or predicted (False). What is claimed wins, also over the model's
-    hope for a larger K: a predicted efficiency is capped by the claimed one at the next smaller K."""
+def efficiencies(
+    series: Series, rungs: Sequence[Rung], refuted: Collection[int] = ()
+) -> dict[int, tuple[float, bool]]:
+    """E(K) with whether it is claimed (True) or predicted (False); at a `refuted` K only the model counts.
+
+    What is claimed wins, also over the model's hope for a larger K: a predicted efficiency is capped by the claimed
+    ones at smaller K.
+    """
     claimed: dict[int, float] = {}
     for point in series.all:
         value = series.efficiency(point)
-        if value is not None:
+        if value is not None and point.k not in refuted:
             claimed[point.k] = value
     found = {k: (value, True) for k, value in claimed.items()}
     for rung in rungs:
@@ -61,9 +66,15 @@ def restated(series: Series, rungs: Sequence[Rung]) -> str:
     return "; ".join(words) + "."
 
 
-def advice(series: Series, rungs: Sequence[Rung], goal: str, price_usd_per_s: float | None) -> str:
+def advice(
+    series: Series,
+    rungs: Sequence[Rung],
+    goal: str,
+    price_usd_per_s: float | None,
+    refuted: Collection[int] = (),
+) -> str:
     """What to buy under a goal: the most accelerators worth their price, the cheapest work, or the shortest time."""
-    known = efficiencies(series, rungs)
+    known = efficiencies(series, rungs, refuted)
     loud = _subject(series)
     if not known or loud is None or loud.k not in known:
         return "Ask for a baseline and a batch first: nothing here says what an accelerator more is worth."

@@ -21,6 +21,16 @@ from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.layout import Layout
 
 LADDER_TOP = 4096
+REFUTES = frozenset(
+    {
+        "flop-above-peak",
+        "mfu-above-ceiling",
+        "links-too-slow",
+        "efficiency-above-band",
+        "mfu-above-band",
+        "superlinear",
+    }
+)
 DEFAULT_TOKENS = 4 * 2**20
 DEFAULT_SAMPLES_PER_ACCELERATOR = 64
 
@@ -56,6 +66,8 @@ def audit(
     believed = _believe(claim, read, subject, beliefs or shipped_beliefs(), seed, catalog, notes)
     found += believed.findings
     listed = one_of_each(found)
+    # Rates that physics or the beliefs refuse are not what advice may rest on.
+    refuted = {finding.k for finding in found if finding.code in REFUTES and finding.k is not None}
     return Result(
         kind="audit",
         inputs=_inputs(claim, goal),
@@ -63,7 +75,7 @@ def audit(
             "verdict": verdict(listed),
             "findings": [finding.mapping() for finding in listed],
             "restated": restated(read, believed.rungs),
-            "advice": advice(read, believed.rungs, goal, claim.price),
+            "advice": advice(read, believed.rungs, goal, claim.price, refuted),
             "points": _points(read, believed.expected),
             "ladder": [
                 {"k": rung.k, "efficiency": rung.efficiency, "low": rung.low, "high": rung.high}
@@ -107,16 +119,16 @@ def _believe(
         return told
     if claim.cluster is None:
         notes.append(f"The claim names no cluster: predictions assume {cluster.name}.")
-    factor = beliefs.factor("datasheet", claim.workload.kind) / 1.644854
+    factor = beliefs.factor(
+        "datasheet" if beliefs.calibration is None else beliefs.calibration.mode, claim.workload.kind
+    )
     told.expected = plausible.expect(_groups(claim, read, cluster), beliefs, seed)
     told.findings += plausible.rates_above_band(told.expected, subject)
     told.findings += plausible.efficiency_above_band(read, told.expected, beliefs, factor)
     told.findings += plausible.weak_baseline(read, told.expected)
     setup = _ladder_setup(claim, read, cluster, notes)
     if setup is not None:
-        told.rungs = plausible.ladder(
-            curve(setup, beliefs, draws=plausible.DRAWS, seed=seed), beliefs.noise, factor
-        )
+        told.rungs = plausible.ladder(curve(setup, beliefs, draws=plausible.DRAWS, seed=seed), beliefs)
         told.findings += plausible.knee_before_range(read, told.rungs)
     return told
 

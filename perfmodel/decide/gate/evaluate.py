@@ -97,7 +97,10 @@ def _at(result: Mapping[str, Any], name: str, index: int) -> Value:
 
 def _knee(result: Mapping[str, Any], rule: str) -> Value:
     knee = result["knee"][rule]
-    largest = max(result["k"])
+    timed = [k for k, time_s in zip(result["k"], result["time_s"], strict=True) if time_s is not None]
+    if not timed:
+        return Value(None, None, None, "no K is feasible")
+    largest = max(timed)
     if knee["k"] is None:
         # Not reached: every K of the job is still worth it, so the knee lies beyond the largest one.
         low = knee.get("k_low") or largest

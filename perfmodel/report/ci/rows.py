@@ -66,11 +66,11 @@ def number(value: float | None, unit: str) -> str:
     if unit == "K":
         return f"{value:g}"
     if unit == "%":
-        return f"{100 * value:+.3g} %"
+        return f"{100 * value:+.3g} %" if abs(value) >= 5e-6 else "0 %"
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit == "step":
-        return f"{value:+.2g} step{'' if abs(value) == 1 else 's'}"
+        return f"{value:+.2g} step{'' if abs(value) == 1 else 's'}" if value else "0 steps"
     return f"{value:.4g}" if unit == "1" else format_quantity(value, unit)
 
 
@@ -79,6 +79,11 @@ def band(low: float | None, high: float | None, unit: str) -> str:
     if low is None or high is None or low == high:
         return ""
     return f"{number(low, unit)} to {number(high, unit)}"
+
+
+def _open(policy: Mapping[str, Any], unit: str) -> bool:
+    """A knee that the range does not reach lies at its end or beyond."""
+    return unit == "K" and policy["value"] is not None and policy["high"] is None
 
 
 def rows(envelope: Envelope) -> list[Row]:
@@ -93,7 +98,7 @@ def rows(envelope: Envelope) -> list[Row]:
                 expression=expression,
                 verdict=policy["verdict"],
                 blocking=bool(policy.get("blocking", policy["verdict"] == "fail")),
-                value=number(policy["value"], unit),
+                value=number(policy["value"], unit) + (" or more" if _open(policy, unit) else ""),
                 band=band(policy["low"], policy["high"], unit),
                 limit=str(policy.get("limit_text") or number(policy["limit"], unit)),
                 reason=str(policy.get("reason") or ""),

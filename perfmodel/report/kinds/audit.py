@@ -31,32 +31,53 @@ def answer(envelope: Envelope) -> str:
 
 
 def tables(envelope: Envelope) -> list[Table]:
-    """Findings, then the questions, then anything the audit rests on."""
+    """Findings that weigh, why and what to ask; then notes, then claimed beside predicted."""
     result = result_of(envelope)
     rows = findings(result)
-    columns = [
-        Column("code", "", 0, "code"),
-        Column("severity", "", 0, "severity"),
-        Column("claim", "", 0, "claim"),
-        Column("bound", "", 1, "bound"),
-        Column("evidence", "", 1, "evidence"),
-    ]
+    heavy = [row for row in rows if row.get("severity") != "note"]
+    light = [row for row in rows if row.get("severity") == "note"]
     found = []
-    if rows:
-        keys = [column.key for column in columns]
-        cells = [[str(row.get(key) if row.get(key) is not None else "") for key in keys] for row in rows]
-        found.append(Table("Findings", columns, cells, role="decision"))
-        asked = [(str(row.get("code", "")), str(row["question"])) for row in rows if row.get("question")]
-        if asked:
-            found.append(
-                Table(
-                    "Questions to ask",
-                    (Column("code", "", 0), Column("question", "", 0)),
-                    asked,
-                    role="curve",
-                )
-            )
-    return [*found, *common.assumptions(result), *common.limits(result)]
+    if heavy:
+        columns = [Column(key, "", 0, key) for key in ("severity", "code", "claim", "bound")]
+        found.append(Table("Findings", columns, _cells(heavy, columns), role="decision"))
+        reasons = [Column("code", "", 0, "code"), Column("evidence", "", 0, "evidence")]
+        found.append(Table("Evidence", reasons, _cells(heavy, reasons), role="decision"))
+        asked = [Column("code", "", 0, "code"), Column("question", "", 0, "question")]
+        found.append(Table("Questions to ask", asked, _cells(heavy, asked), role="decision"))
+    if light:
+        columns = [
+            Column("code", "", 0, "code"),
+            Column("what it hides", "", 0, "evidence"),
+            Column("question", "", 1, "question"),
+        ]
+        found.append(Table("Not said", columns, _cells(light, columns), role="breakdown"))
+    return [*found, *_points(result), *common.assumptions(result), *common.limits(result)]
+
+
+def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]:
+    return [
+        [str(row.get(column.key) if row.get(column.key) is not None else "") for column in columns]
+        for row in rows
+    ]
+
+
+def _points(result: Mapping[str, Any]) -> list[Table]:
+    """What was claimed beside what is expected, K by K."""
+    rows = [row for row in result.get("points") or () if isinstance(row, Mapping)]
+    if not rows:
+        return []
+    columns = [
+        Column("K", "", 0, "k"),
+        Column("batch", "", 2, "global_batch"),
+        Column("claimed step", "s", 0, "claimed_s"),
+        Column("expected", "s", 0, "predicted_s"),
+        Column("low", "s", 1, "low_s"),
+        Column("high", "s", 1, "high_s"),
+        Column("claimed S", "", 1, "speedup"),
+        Column("claimed E", "", 0, "efficiency"),
+    ]
+    cells = [[row.get(column.key) for column in columns] for row in rows]
+    return [Table("Claimed and expected", columns, cells, note="low and high: 90 % band", role="curve")]
 
 
 def figures(envelope: Envelope) -> list[str]:

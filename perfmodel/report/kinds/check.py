@@ -3,61 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from perfmodel.report.ci.rows import headline, number, rows
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Column, Envelope, Table, result_of
+from perfmodel.report.model import Column, Envelope, Table, inputs_of, result_of
 
 _WORDS = {"pass": "pass", "fail": "FAIL", "undecided": "undecided"}
+_STRADDLES = "Undecided: the 90 % band straddles the limit, or there is no baseline yet."
 
 
 def title(envelope: Envelope) -> str:
-    """A fixed heading."""
-    return "Check"
+    """The file that was checked."""
+    file = inputs_of(envelope).get("file")
+    return f"Check of {file}" if isinstance(file, str) else "Check"
 
 
 def answer(envelope: Envelope) -> str:
-    """Verdict and counts."""
-    result = result_of(envelope)
-    verdicts = [str(row.get("verdict")) for row in result.get("policies") or () if isinstance(row, Mapping)]
-    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("fail", "undecided", "pass") if v in verdicts)
-    return f"Verdict: {result.get('verdict', 'unknown')}" + (f" ({counts})." if counts else ".")
+    """Verdict, counts, and the first policy that does not pass."""
+    return headline(envelope)
 
 
 def tables(envelope: Envelope) -> list[Table]:
-    """Policies, then changes."""
+    """Policies, the reasons of those that do not pass, then changes."""
     result = result_of(envelope)
-    policies = [row for row in result.get("policies") or () if isinstance(row, Mapping)]
-    changes = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
-    found = []
-    if policies:
-        jobs = any(row.get("job") for row in policies)
-        columns = [
-            Column("verdict", "", 0, "verdict"),
-            *([Column("job", "", 1, "job")] if jobs else []),
-            Column("policy", "", 0, "expression"),
-            Column("value", "", 0, "value"),
-            Column("low", "", 2, "low"),
-            Column("high", "", 2, "high"),
-            Column("limit", "", 1, "limit"),
-        ]
-        rows = []
-        for row in policies:
-            cells = [as_cell(row.get(column.key)) for column in columns]
-            cells[0] = _WORDS.get(str(cells[0]), str(cells[0]))
-            rows.append(cells)
-        note = "Undecided: the 90 % band straddles the limit."
-        found.append(Table("Policies", columns, rows, note=note, role="decision"))
-    if changes:
-        columns = [
-            Column("metric", "", 0, "metric"),
-            Column("before", "", 0, "before"),
-            Column("after", "", 0, "after"),
-            Column("cause", "", 0, "cause"),
-        ]
-        cells_ = [[as_cell(row.get(column.key)) for column in columns] for row in changes]
-        found.append(Table("Changes against the baseline", columns, cells_, role="curve"))
+    found = [*_policies(envelope), *_reasons(envelope), *_changes(result)]
     return [*found, *common.assumptions(result), *common.limits(result)]
+
+
+def _policies(envelope: Envelope) -> list[Table]:
+    shown = rows(envelope)
+    if not shown:
+        return []
+    columns = (
+        Column("verdict", "", 0, "verdict"),
+        Column("job", "", 1, "job"),
+        Column("policy", "", 0, "expression"),
+        Column("predicted", "", 0, "predicted"),
+        Column("90 % band", "", 1, "band"),
+    )
+    cells = [
+        (_WORDS.get(row.verdict, row.verdict), row.job, row.expression, row.value, row.band) for row in shown
+    ]
+    note = _STRADDLES if any(row.verdict == "undecided" for row in shown) else ""
+    return [Table("Policies", columns, cells, note=note, role="decision")]
+
+
+def _reasons(envelope: Envelope) -> list[Table]:
+    told = [
+        (row.job, row.expression, row.reason)
+        for row in rows(envelope)
+        if row.verdict != "pass" and row.reason
+    ]
+    columns = (Column("job", "", 1), Column("policy", "", 0), Column("reason", "", 0))
+    return [Table("Why", columns, told, role="breakdown")] if told else []
+
+
+def _changes(result: Mapping[str, Any]) -> list[Table]:
+    told = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    if not told:
+        return []
+    cells = [
+        (
+            str(row.get("job") or ""),
+            str(row.get("metric") or ""),
+            number(row.get("before"), row.get("unit", "1")),
+            number(row.get("after"), row.get("unit", "1")),
+            str(row.get("cause") or ""),
+        )
+        for row in told
+    ]
+    columns = (
+        Column("job", "", 2, "job"),
+        Column("metric", "", 0, "metric"),
+        Column("before", "", 0, "before"),
+        Column("after", "", 0, "after"),
+        Column("cause, alone", "", 0, "cause"),
+    )
+    return [Table("Changes against the baseline, one input at a time", columns, cells, role="breakdown")]
 
 
 def figures(envelope: Envelope) -> list[str]:

@@ -1,0 +1,78 @@
+"""`perfmodel audit CLAIM.yaml`: is a vendor's claim consistent, suspicious or impossible?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli.options import (
+    BeliefsOption,
+    FormatOption,
+    NoColorOption,
+    OutputOption,
+    PlotOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SpecsOption,
+    emit,
+)
+from perfmodel.errors import EXIT_FAILED
+
+
+class Goal(StrEnum):
+    """What the advice is for."""
+
+    efficiency = "efficiency"
+    cost = "cost"
+    time = "time"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("audit")(audit)
+
+
+def audit(
+    claim: Annotated[
+        Path, typer.Argument(metavar="CLAIM.yaml", show_default=False, help="What the slide says.")
+    ],
+    goal: Annotated[
+        Goal,
+        typer.Option(
+            help="What you would buy for: accelerators that keep E >= 0.7, cheap work, or little time."
+        ),
+    ] = Goal.efficiency,
+    beliefs: BeliefsOption = None,
+    specs: SpecsOption = None,
+    seed: SeedOption = 0,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    plot: PlotOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """A vendor's claim -> consistent, suspicious or impossible, with the evidence and the questions to ask.
+
+    Exit code 0 when consistent, 1 when suspicious or impossible.
+    """
+    from perfmodel.cli.predict import load_beliefs
+    from perfmodel.decide.audit.runner import audit as run
+    from perfmodel.specs.catalog import Catalog
+    from perfmodel.specs.claims import load_claim
+
+    catalog = Catalog.default(tuple(specs or ()))
+    result = run(
+        load_claim(claim, catalog=catalog),
+        beliefs=load_beliefs(beliefs),
+        goal=goal.value,
+        seed=seed,
+        catalog=catalog,
+    )
+    emit(result, format, output, plot, report, quiet)
+    if result.result["verdict"] != "consistent":
+        raise typer.Exit(EXIT_FAILED)

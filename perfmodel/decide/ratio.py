@@ -1,0 +1,58 @@
+"""Bands of ratios between K: what two points of one curve share is not uncertain in their ratio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.curve import Curve
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EfficiencyBand:
+    """E(K) against the curve's own baseline, with the band; NaN where infeasible."""
+
+    baseline: int  # position of K0
+    middle: Array
+    low: Array
+    high: Array
+
+
+def log_half_width(drawn: Array, base: Array, noise: float, factor: float) -> Array:
+    """Half-width of ln(T / T0): `factor * sqrt(var(ln T - ln T0 over the draws) + 2 noise^2)`, zero for T0 itself.
+
+    `drawn` has shape (draws, K), `base` (draws, 1); `noise` is the log-spread of one measurement and `factor` the
+    conformal factor of the beliefs (1.645 for 90 % where the draws are honest by themselves).
+    """
+    spread = np.std(np.log(drawn) - np.log(base), axis=0)
+    return np.asarray(np.where(spread > 0, factor * np.hypot(spread, np.sqrt(2.0) * noise), 0.0))
+
+
+def conformal_factor(found: Curve, beliefs: Beliefs) -> float:
+    """The widening of 90 % bands that the validation asked for, for this kind of workload."""
+    mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
+    return beliefs.factor(mode, found.setup.workload.kind)
+
+
+def efficiency_band(found: Curve, beliefs: Beliefs, widen: float = 1.0) -> EfficiencyBand | None:
+    """E(K) = (K0 T(K0) / B(K0)) / (K T(K) / B(K)), B the global batch: strong, weak and anything between."""
+    usable = np.flatnonzero(found.feasible)
+    if usable.size == 0:
+        return None
+    first = int(usable[0])
+    work = found.setup.global_batch / found.k
+    middle = found.time_s[first] / found.time_s * work / work[first]
+    if found.draws_s.shape[0] < 2:
+        return EfficiencyBand(first, middle, middle, middle)
+    half = log_half_width(
+        found.draws_s,
+        found.draws_s[:, first : first + 1],
+        beliefs.noise,
+        widen * conformal_factor(found, beliefs),
+    )
+    return EfficiencyBand(first, middle, middle * np.exp(-half), middle * np.exp(half))
