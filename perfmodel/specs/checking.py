@@ -147,7 +147,8 @@ def _ours(node: Tree, context: dict[str, Any]) -> Problem:
     at = context.get("at")
     mark = node.mark
     if at is not None and isinstance(node.value, dict) and at in node.value:
-        mark = _value_of(node.value[at]).mark
+        item = node.value[at]
+        mark = _value_of(item).mark if item.get("value") is not None else node.mark_at(at)
     elif not isinstance(node.value, dict) or "value" in node.value:
         mark = _value_of(node).mark
     return mark.problem(str(context["code"]), str(context["text"]), context.get("help"))

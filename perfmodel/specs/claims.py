@@ -110,20 +110,7 @@ class Claim(SpecModel):
 
     def error_at(self, path: str, code: str, message: str, help: str | None = None) -> SpecError:
         """An error at the line of a value (`points.2.speedup`), or of the nearest key above it."""
-        node, mark = self._tree, self._tree.mark if self._tree is not None else Mark(Source(""))
-        for part in path.split("."):
-            if (
-                node is not None
-                and isinstance(node.value, list)
-                and part.isdecimal()
-                and int(part) < len(node.value)
-            ):
-                node = node.value[int(part)]
-            else:
-                node = node.get(part) if node is not None else None
-            if node is None:
-                break
-            mark = node.mark
+        mark = self._tree.mark_at(path) if self._tree is not None else Mark(Source(""))
         return SpecError(mark.problem(code, message, help))
 
 

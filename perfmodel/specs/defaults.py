@@ -9,7 +9,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Precision
 from perfmodel.specs.job import TRANSFORMERS, Job, JobFile, Regime
 from perfmodel.specs.layout import Layout
-from perfmodel.specs.loader import Mark, Tree
+from perfmodel.specs.loader import Tree
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
 
@@ -33,7 +33,7 @@ class Finisher:
         regime: Regime = spec.regime or ("weak" if spec.batch_per_accelerator is not None else "strong")
         k, k_given = self._k()
         layout = self._layout(k)
-        price, problems = resolve_price(spec.price, spec.cluster, self.catalog, self._mark("price"))
+        price, problems = resolve_price(spec.price, spec.cluster, self.catalog, self.tree.mark_at("price"))
         self.problems.extend(problems)
         if price.note:
             self.notes.append(f"price: {price.note}")
@@ -73,17 +73,8 @@ class Finisher:
         job._tree = self.tree
         return job
 
-    def _mark(self, path: str) -> Mark:
-        mark, node = self.tree.mark, self.tree
-        for part in path.split("."):
-            inner = node.get(part)
-            if inner is None:
-                return mark
-            node, mark = inner, inner.mark
-        return mark
-
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
-        self.problems.append(self._mark(path).problem(code, message, help))
+        self.problems.append(self.tree.mark_at(path).problem(code, message, help))
 
     def _batch_words(self) -> None:
         spec = self.spec

@@ -124,13 +124,7 @@ class Job(SpecModel):
 
     def error_at(self, path: str, code: str, message: str, help: str | None = None) -> SpecError:
         """An error at the line of a value of the job file (`layout.tp`), or of the nearest key above it."""
-        node = self._tree
-        mark = node.mark if node is not None else Mark(Source(""))
-        for part in path.split("."):
-            node = node.get(part) if node is not None else None
-            if node is None:
-                break
-            mark = node.mark
+        mark = self._tree.mark_at(path) if self._tree is not None else Mark(Source(""))
         return SpecError(mark.problem(code, message, help))
 
     @property

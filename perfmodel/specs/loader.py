@@ -64,6 +64,29 @@ class Tree:
         """The tree under a key of a mapping, or None."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
+    def mark_at(self, path: str) -> Mark:
+        """The position of a value (`layout.tp`, `points.2.k`), or of the nearest one above it.
+
+        What a reference was replaced by stands in another file: then the key is the place.
+        """
+        node, mark = self, self.mark
+        for part in path.split("."):
+            if isinstance(node.value, list) and part.isdecimal() and int(part) < len(node.value):
+                node = node.value[int(part)]
+                mark = node.mark
+                continue
+            inner = node.get(part)
+            if inner is None:
+                return mark
+            key = node.keys.get(part, inner.mark)
+            mark = (
+                inner.mark
+                if inner.mark.source == node.mark.source or key.source == inner.mark.source
+                else key
+            )
+            node = inner
+        return mark
+
     def with_item(self, key: str, item: Tree) -> Tree:
         """A copy of this mapping with one key set."""
         keys = self.keys if key in self.keys else {**self.keys, key: item.mark}
@@ -228,7 +251,9 @@ class _Builder:
                 )
                 continue
             keys[key] = key_mark
-            items[key] = self.build(value_node, depth + 1)
+            item = self.build(value_node, depth + 1)
+            # The parser places a missing value at the next token, often on another line.
+            items[key] = Tree(None, key_mark) if item.value is None and not value_node.value else item
         return Tree(items, mark, keys)
 
     def _scalar(self, text: str, kind: str, mark: Mark) -> Any:
