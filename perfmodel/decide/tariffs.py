@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.goodput import Reliability
 from perfmodel.decide.pricing import Ownership, Tariff
 from perfmodel.specs import job as specs
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.economy import Grid, Price, PriceRegime
+from perfmodel.specs.economy import Price, PriceRegime
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.loader import Mark, Source
 from perfmodel.specs.prices import resolve_price
@@ -20,12 +19,6 @@ DAY_S = 86400.0
 # provider puts on its preemptible machines. Published traces range from 10 % an hour to a few percent a month.
 SPOT_INTERVAL_S = DAY_S
 REGIMES: tuple[PriceRegime, ...] = ("on-demand", "spot", "reserved", "owned")
-
-# Of a room nobody describes: industry average (Uptime Institute survey 2024: 1.56) and the large clouds' fleets
-# (1.1 to 1.2) differ; rented machines mostly stand in the latter.
-DEFAULT_PUE = 1.2
-# Idle share of the rated power where a device's is unknown.
-IDLE_SHARE = 0.12
 
 
 def reliability_of(cluster: Cluster, given: specs.Reliability | None, price: Price) -> Reliability | None:
@@ -131,18 +124,3 @@ def regimes_of(
         used = own.utilisation if own is not None else None
         rows.append(Regime(tariff_of(found, cluster, reliability), even, used))
     return rows
-
-
-def power_model(cluster: Cluster, grid: Grid | None, price: Price) -> PowerModel:
-    """Power of one accelerator with its share of the host; NaN where nobody knows the rated power."""
-    node = cluster.node
-    device = node.accelerator
-    rated = device.tdp if device.tdp is not None else math.nan
-    idle = device.idle_power if device.idle_power is not None else IDLE_SHARE * rated
-    return PowerModel(
-        rated_w=rated,
-        idle_w=idle,
-        host_w=(node.host_power or 0.0) / node.accelerators_per_node,
-        pue=price.pue or DEFAULT_PUE,
-        grams_per_j=None if grid is None else grid.carbon,
-    )

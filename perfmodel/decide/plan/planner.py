@@ -57,10 +57,10 @@ class Found:
     interrupted: bool
 
     def wall_s(self, candidate: Candidate) -> float:
-        """Expected wall clock of the whole run, interruptions included [s]."""
+        """Expected wall clock of the whole run, interruptions included [s]; weak: of the smallest K's work."""
         target = self.targets[candidate.target]
         slow = float(CostTerms.of([candidate.k], target.tariff).slow[0])
-        return candidate.time_s * target.steps * slow
+        return candidate.time_s * target.steps * slow / candidate.work
 
     def efficiency(self, candidate: Candidate) -> float:
         """E of a candidate against its cluster's baseline, by the job's regime."""
@@ -134,7 +134,8 @@ def _limits(target: Target, job: Job, request: Request, baseline: Baseline | Non
     ks = np.array(sorted(target.global_batch))
     longest = np.full(ks.shape, math.inf)
     if request.deadline_s is not None:
-        longest = request.deadline_s / (target.steps * CostTerms.of(ks, target.tariff).slow)
+        work = np.array([target.work[int(k)] for k in ks])
+        longest = request.deadline_s * work / (target.steps * CostTerms.of(ks, target.tariff).slow)
     if request.min_efficiency is not None and baseline is not None:
         share = 1.0 if job.regime == "weak" else baseline.k / ks
         # A rounding error must not refuse the baseline itself, whose efficiency is 1.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -30,6 +31,8 @@ _SERVED: list[Sequence[Target]] = []
 
 
 def _serve(targets: Sequence[Target]) -> None:
+    # An interrupt is for the parent, which keeps what is finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _SERVED[:] = [targets]
 
 

@@ -64,6 +64,7 @@ class Target:
     tariff: Tariff
     power: PowerModel
     global_batch: Mapping[int, int]  # K -> samples of a step
+    work: Mapping[int, float]  # K -> work of a step against the smallest K: 1, or growing in the weak regime
     steps: float = 1.0
     offsets: Floats | None = None  # calibrated slopes of `predict.features.discrepancy`
 
@@ -91,7 +92,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One layout, with the time and energy of a step, the cost of the run and the memory per device."""
+    """One layout: time of a step, memory per device, and, per unit of work, energy of a step and cost of the run."""
 
     key: tuple[float, ...] = field(repr=False)  # objective, simplicity, cluster, K, place
     target: int
@@ -111,6 +112,11 @@ class Candidate:
     cost_usd: float
     energy_j: float
     memory_bytes: float
+    work: float
+
+    def objective(self, name: str) -> float:
+        """What `name` minimises."""
+        return {"time": self.time_s / self.work, "cost": self.cost_usd, "energy": self.energy_j}[name]
 
     def layout(self) -> dict[str, int | str]:
         """The layout as a job file would say it."""
@@ -145,10 +151,13 @@ class Priced:
     cost_usd: Floats
     energy_j: Floats
     memory_bytes: Floats
+    work: Floats | float = 1.0
 
     def objective(self, name: str) -> Floats:
         """The array that `name` minimises."""
-        return {"time": self.time_s, "cost": self.cost_usd, "energy": self.energy_j}[name]
+        if name == "time":
+            return np.asarray(self.time_s / self.work)
+        return self.cost_usd if name == "cost" else self.energy_j
 
 
 @dataclass(frozen=True)
@@ -233,6 +242,8 @@ class _Found:
         limits = task.limits
         self.ks = np.array(sorted(task.ks))
         self.terms = CostTerms.of(self.ks, target.tariff)
+        work = np.array([target.work[int(k)] for k in self.ks])
+        self.work = work if np.any(work != 1.0) else None
         self.limit_s = np.array([min(limits.time_s, limits.time_s_at.get(int(k), math.inf)) for k in self.ks])
 
     def add(self, rows: Rows, sharding: str) -> None:
@@ -262,7 +273,11 @@ class _Found:
             time_s, joules = time_s * scale, joules * scale
         where = np.searchsorted(self.ks, rows.k)
         cost = self.terms.take(where[:, None]).usd(time_s * target.steps)
-        priced = Priced(rows, sharding, fits, time_s, cost, joules, total)
+        work: Floats | float = 1.0
+        if self.work is not None:
+            work = self.work[where][:, None]
+            cost, joules = cost / work, joules / work
+        priced = Priced(rows, sharding, fits, time_s, cost, joules, total, work)
         self._keep_fastest(priced)
         self._keep_best(priced, self.limit_s[where][:, None])
 
@@ -376,6 +391,7 @@ class _Found:
             cost_usd=float(found.cost_usd[i]),
             energy_j=float(found.energy_j[i]),
             memory_bytes=float(found.memory_bytes[i]),
+            work=self.target.work[int(rows.k[0])],
         )
 
 

@@ -59,7 +59,7 @@ class Bounds:
     max_ep: int = 256
     max_vpp: int = 16
     max_micro_batch: int = 128
-    shortest_sequence: int = 1024
+    shortest_sequence: int = 4096
     shardings: tuple[str, ...] = SHARDINGS
     recompute: tuple[str, ...] = RECOMPUTE
 
@@ -115,16 +115,6 @@ def candidates(n: int, most: int) -> list[int]:
     return sorted(powers | set(divisors(n, most)))
 
 
-def stages_fit(layers: int, stages: npt.ArrayLike) -> Mask:
-    """Whether `stages` divide the layers, alone or with embedding and head counted as one layer each.
-
-    >>> stages_fit(126, [7, 16, 5]).tolist()
-    [True, True, False]
-    """
-    count = np.asarray(stages)
-    return np.asarray((layers % count == 0) | ((layers + 2) % count == 0))
-
-
 def enumerate_rows(
     shape: Shape, global_batch: Mapping[int, int], bounds: Bounds
 ) -> tuple[Rows, Counter[str]]:
@@ -148,7 +138,7 @@ def enumerate_rows(
     replica = tp * pp * cp
     refuse(k % replica != 0, K_DIVIDES)
     refuse((shape.heads % tp != 0) if shape.is_transformer else (tp > 1), HEADS)
-    refuse(~stages_fit(shape.layers, pp), LAYERS)
+    refuse(shape.layers % pp != 0, LAYERS)
     refuse(shape.seq_len % cp != 0, SEQUENCE)
     dp = np.maximum(k // replica, 1)
     refuse(batch % dp != 0, BATCH_DIVIDES)
@@ -190,7 +180,7 @@ def _degrees(shape: Shape, bounds: Bounds, k: int) -> tuple[list[int], ...]:
     if not shape.is_transformer:
         return [1], [1], [1], [1]
     tp = candidates(shape.heads, min(bounds.max_tp, k))
-    pp = candidates(shape.layers, min(bounds.max_pp, shape.layers + 2, k))
+    pp = candidates(shape.layers, min(bounds.max_pp, shape.layers, k))
     longest = max(shape.seq_len // bounds.shortest_sequence, 1)
     cp = candidates(1, min(bounds.max_cp, longest, k))
     ep = candidates(shape.experts, min(bounds.max_ep, shape.experts, k)) if shape.experts > 1 else [1]
@@ -198,9 +188,7 @@ def _degrees(shape: Shape, bounds: Bounds, k: int) -> tuple[list[int], ...]:
 
 
 def _interleave(shape: Shape, pp: int, bounds: Bounds) -> list[int]:
-    most = min(bounds.max_vpp, max((shape.layers + 2) // pp, 1)) if pp > 1 else 1
-    depths = np.arange(1, most + 1)
-    return [int(v) for v in depths[(depths == 1) | stages_fit(shape.layers, pp * depths)]]
+    return list(divisors(shape.layers // pp, bounds.max_vpp)) if pp > 1 else [1]
 
 
 def shard_group(rows: Rows, sharding: str, node: int) -> Ints:
@@ -214,17 +202,14 @@ def shard_group(rows: Rows, sharding: str, node: int) -> Ints:
 def sharding_allowed(rows: Rows, sharding: str, node: int) -> Mask:
     """Rows for which a way of sharding exists and is not the same as a simpler one.
 
-    Sharding needs data-parallel ranks. Gradients or weights that are cut (zero2, fsdp, hsdp) would be
-    gathered for each of the micro-batches in flight of a pipeline: frameworks refuse it, and so do we.
-    hsdp needs more ranks than one node holds, in whole nodes.
+    Sharding needs data-parallel ranks. hsdp needs more of them than one node holds, in whole nodes. Weights
+    that are cut in a pipeline are gathered for every micro-batch, and priced so.
     """
     ranks = rows.dp * rows.cp
     code = SHARDING_CODES[sharding]
     if code == Sharding.DDP:
         return np.ones(len(rows), dtype=bool)
     allowed = ranks > 1
-    if code in (Sharding.ZERO2, Sharding.FSDP, Sharding.HSDP):
-        allowed = allowed & (rows.pp == 1)
     if code == Sharding.HSDP:
         group = shard_group(rows, sharding, node)
         allowed = allowed & (group > 1) & (ranks > group) & (ranks % group == 0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from perfmodel.decide.plan.search import Candidate, Target
 from perfmodel.decide.plan.space import SHARDINGS, Shape
-from perfmodel.decide.tariffs import power_model, tariff_of
+from perfmodel.decide.prediction import power_of, setup_of
+from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
 from perfmodel.predict.curve import Setup, centre
@@ -17,23 +16,9 @@ from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
 
 
-def setup_of(job: Job, ks: Sequence[int]) -> Setup:
+def setup_at(job: Job, ks: Sequence[int]) -> Setup:
     """The job as the step model's set-up at the given K, layout left open."""
-    k = np.array(sorted(ks), dtype=float)
-    if job.regime == "weak":
-        batch = k * float(job.batch_per_accelerator or 1)
-    else:
-        batch = np.full(k.shape, float(job.global_batch or 1))
-    return Setup(
-        workload=job.workload,
-        cluster=job.cluster,
-        precision=job.precision,
-        k=k,
-        global_batch=batch,
-        seq_len=job.seq_len,
-        framework=job.framework,
-        jitter=None if job.jitter is None else job.jitter.spread,
-    )
+    return dataclasses.replace(setup_of(job.model_copy(update={"k": tuple(sorted(ks))})), layout=None)
 
 
 def shape_of(setup: Setup) -> Shape:
@@ -58,7 +43,7 @@ def with_sharding(setup: Setup, sharding: str) -> Setup:
 
 def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
     """Everything the search needs to price `job` on its cluster at the given K."""
-    setup = setup_of(job, ks)
+    setup = setup_at(job, ks)
     coefficients = {}
     for sharding in SHARDINGS:
         _, logs = centre(with_sharding(setup, sharding), beliefs)
@@ -71,8 +56,12 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         coefficients=coefficients,
         shape=shape_of(setup),
         tariff=tariff_of(job.price, job.cluster, job.reliability),
-        power=power_model(job.cluster, job.grid, job.price),
+        power=power_of(job),
         global_batch={int(k): int(batch) for k, batch in zip(setup.k, setup.global_batch, strict=True)},
+        work={
+            int(k): float(batch / setup.global_batch[0])
+            for k, batch in zip(setup.k, setup.global_batch, strict=True)
+        },
         steps=float(job.steps or 1),
         offsets=None if calibration is None else calibration.mean[len(NAMES) :],
     )
@@ -92,4 +81,4 @@ def candidate_setup(job: Job, candidate: Candidate) -> Setup:
         shard_group=candidate.shard_group if candidate.sharding == "hsdp" else None,
         recompute=candidate.recompute,
     )
-    return dataclasses.replace(setup_of(job, [candidate.k]), layout=layout)
+    return dataclasses.replace(setup_at(job, [candidate.k]), layout=layout)

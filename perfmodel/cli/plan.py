@@ -1,0 +1,235 @@
+"""`perfmodel plan JOB.yaml`: the best layout, K and hardware for a deadline, a budget or an efficiency."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli.options import (
+    BeliefsOption,
+    ClusterOption,
+    FormatOption,
+    GlobalBatchOption,
+    JobFile,
+    KOption,
+    NoColorOption,
+    OutputOption,
+    PlotOption,
+    PrecisionOption,
+    QuietOption,
+    RegimeOption,
+    ReportOption,
+    SeedOption,
+    SeqLenOption,
+    SetOption,
+    SpecsOption,
+    WorkloadOption,
+    emit,
+    job_from_options,
+    scalar,
+)
+from perfmodel.cli.predict import load_beliefs
+from perfmodel.cli.study import quantity
+from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.decide.plan.runners import Progress, Runner
+    from perfmodel.decide.plan.space import Bounds
+    from perfmodel.specs.jobs import Job
+
+
+class Objective(StrEnum):
+    """What is made small."""
+
+    time = "time"
+    cost = "cost"
+    energy = "energy"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("plan")(plan)
+
+
+def plan(
+    job: JobFile = None,
+    workload: WorkloadOption = None,
+    cluster: ClusterOption = None,
+    k: KOption = None,
+    regime: RegimeOption = None,
+    global_batch: GlobalBatchOption = None,
+    seq_len: SeqLenOption = None,
+    precision: PrecisionOption = None,
+    beliefs: BeliefsOption = None,
+    set_: SetOption = None,
+    specs: SpecsOption = None,
+    objective: Annotated[
+        Objective | None,
+        typer.Option(help="What to minimise; cost when only a deadline is given, else time."),
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help='Longest run: "3 day".')] = None,
+    budget: Annotated[str | None, typer.Option(help='Dearest run: "5000 USD".')] = None,
+    max_k: Annotated[int | None, typer.Option(min=1, help="Most accelerators.")] = None,
+    min_efficiency: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Least efficiency.")] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(metavar="A,B|all", help="Search these clusters too; all: the whole catalogue."),
+    ] = None,
+    jobs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Plan every job file of a folder as one fleet.")
+    ] = None,
+    accelerators: Annotated[
+        int | None, typer.Option(min=1, help="Accelerators that the fleet shares.")
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(metavar="PATH=A..B UNIT:N", help="What if one value were N values from A to B."),
+    ] = None,
+    bounds: Annotated[str | None, typer.Option(metavar="max_tp=8,...", help="Edges of the search.")] = None,
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Candidates to rank.")] = 10,
+    workers: Annotated[int, typer.Option(min=1, max=1024, help="Processes.")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler that spreads the search.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=2, max=100_000, help="Draws behind the comparison of the first two.")
+    ] = 200,
+    seed: SeedOption = 0,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    plot: PlotOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> int:
+    """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
+    from perfmodel.decide.plan import run
+    from perfmodel.decide.plan.planner import Request
+    from perfmodel.predict.beliefs import shipped_beliefs
+
+    options: dict[str, Any] = {
+        "workload": workload, "cluster": cluster, "k": k, "regime": regime, "global_batch": global_batch,
+        "seq_len": seq_len, "precision": precision, "specs": specs,
+    }  # fmt: skip
+
+    def load(path: Path | None = job, extra: str | None = None, **changed: str) -> Job:
+        given = [*(set_ or ()), *([extra] if extra else ())]
+        return job_from_options(path, assignments=given, **{**options, **changed})
+
+    request = Request(
+        objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
+        deadline_s=quantity("--deadline", deadline, "s"),
+        budget_usd=quantity("--budget", budget, "USD"),
+        max_k=max_k,
+        min_efficiency=min_efficiency,
+        keep=top,
+        bounds=_bounds(bounds),
+        draws=draws,
+        seed=seed,
+    )
+    known = load_beliefs(beliefs) or shipped_beliefs()
+    place = run.Place(_runner(workers, scheduler), workers if scheduler is None else 8, _progress(quiet))
+    if jobs is not None:
+        paths = _job_files(jobs)
+        named = {path.stem: load(path) for path in paths}
+        outcome = run.plan_fleet(named, request, known, accelerators, place)
+    elif sweep is not None:
+        outcome = run.plan_sweep(sweep, lambda extra: load(job, extra), request, known, place, specs or ())
+    else:
+        found = _on_clusters(load, clusters, specs or ()) if clusters else [load()]
+        outcome = run.plan_job(found, request, known, place, specs or ())
+    emit(outcome.result, format, output, plot, report, quiet)
+    if outcome.interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if outcome.met else EXIT_FAILED
+
+
+def _bounds(text: str | None) -> Bounds:
+    """`max_tp=8,max_vpp=4` as bounds."""
+    import dataclasses
+
+    from perfmodel.decide.plan.space import Bounds
+
+    if text is None:
+        return Bounds()
+    known = {f.name for f in dataclasses.fields(Bounds) if f.type == "int"}
+    values: dict[str, int] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, _, value = (side.strip() for side in part.partition("="))
+        number = scalar(value)
+        if key not in known or isinstance(number, (bool, str)) or number < 1:
+            raise UsageError(
+                f'--bounds: cannot read "{part}"',
+                code="U022",
+                help=f"write max_tp=8,max_vpp=4; there are {', '.join(sorted(known))}",
+            )
+        values[key] = number
+    return Bounds(**values)  # type: ignore[arg-type]
+
+
+def _on_clusters(load: Callable[..., Job], text: str, specs: Sequence[Path]) -> list[Job]:
+    """The job on each named cluster; with `all`, on every cluster of the catalogue on which it makes sense."""
+    if text.strip() != "all":
+        names = list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
+        return [load(cluster=name) for name in names]
+    from perfmodel.specs.catalog import Catalog
+
+    found = []
+    for name in Catalog.default(specs).names("clusters"):
+        try:
+            found.append(load(cluster=name))
+        except SpecError:  # a precision, a K or a price that this cluster does not have
+            continue
+    if not found:
+        load()  # nothing fits anywhere: the job itself is wrong, and says why
+    return found
+
+
+def _job_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"--jobs: no folder {folder}", code="U023")
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    if not paths:
+        raise UsageError(f"--jobs: no job file in {folder}", code="U023", help="job files end in .yaml")
+    return paths
+
+
+def _runner(workers: int, scheduler: str | None) -> Runner:
+    from perfmodel.decide.plan import runners
+
+    if scheduler is not None:
+        return runners.on_dask(scheduler)
+    return runners.run_here if workers == 1 else runners.in_processes(workers)
+
+
+def _progress(quiet: bool) -> Progress | None:
+    """A bar on stderr for searches that last, only where a person is watching."""
+    if quiet or not sys.stderr.isatty():
+        return None
+    import time
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("searching"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+    started = time.monotonic()
+    line: list[Any] = []
+
+    def show(done: int, total: int) -> None:
+        if not line and done < total and time.monotonic() - started > 1.0:
+            bar.start()
+            line.append(bar.add_task("search", total=total))
+        if line:
+            bar.update(line[0], completed=done, total=total)
+            if done == total:
+                bar.stop()
+
+    return show

@@ -1,0 +1,230 @@
+"""From a finished search to `plan.result`: ranking with bands, front, runner-up, regimes, goals and the sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.decide import cost, goodput
+from perfmodel.decide.pareto import front
+from perfmodel.decide.plan.constraints import Nearest, nearest
+from perfmodel.decide.plan.planner import Found
+from perfmodel.decide.plan.search import Candidate
+from perfmodel.decide.plan.targets import candidate_setup
+from perfmodel.decide.plan.tornado import tornado
+from perfmodel.decide.recommend import recommend
+from perfmodel.decide.tariffs import regimes_of, reliability_of
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.curve import Curve, curve
+from perfmodel.results import Result
+from perfmodel.specs.catalog import Catalog
+from perfmodel.units import format_quantity
+
+# Shown of a layout in a sentence; degrees of one are left out.
+_DEGREES = ("dp", "tp", "pp", "cp", "ep", "vpp")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan's result and whether the constraints could be met."""
+
+    result: Result
+    met: bool
+    interrupted: bool
+
+
+def layout_words(candidate: Candidate) -> str:
+    """A layout in a few words: `dp64 tp8 pp2 zero1`."""
+    layout = candidate.layout()
+    words = [f"{name}{layout[name]}" for name in _DEGREES if layout[name] != 1]
+    words += [f"micro-batch {candidate.micro_batch}", candidate.sharding]
+    if candidate.recompute != "none":
+        words.append(f"{candidate.recompute} recompute")
+    return " ".join(words)
+
+
+def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str, Any]) -> Plan:
+    """Everything that CLI.md's `plan.result` holds, and more."""
+    best = found.partial.best
+    missed = None if best else nearest(found)
+    shown: Sequence[Candidate] = best
+    if missed is not None and missed.candidate is not None:
+        shown = (missed.candidate,)
+    curves = [_banded(found, beliefs, candidate) for candidate in shown]
+    entries = [_entry(found, c, i + 1, curves[i]) for i, c in enumerate(shown)]
+    result: dict[str, Any] = {
+        "answer": _sentence(found, shown, curves, missed),
+        "objective": found.request.objective,
+        "met": missed is None,
+        "evaluated": found.partial.evaluated,
+        "pruned": found.partial.pruned,
+        "feasible": found.partial.feasible,
+        "seconds": found.seconds,
+        "candidates": entries if missed is None else [],
+        "pareto": _pareto(found),
+        "refused": dict(found.partial.refused),
+        "by_k": [_entry(found, candidate) for candidate in found.partial.fastest],
+        "bounds": found.request.bounds.as_dict(),
+        "cost_basis": "steps" if found.jobs and found.jobs[0].steps else "step",
+        "notes": _notes(found),
+    }
+    if found.interrupted:
+        result["interrupted"] = True
+    if missed is not None:
+        result["nearest"] = entries[0] if entries else None
+        result["reason"] = missed.reason
+        result["relax"] = list(missed.relax)
+    if len(shown) > 1:
+        result["told_apart"] = told_apart(curves[0], curves[1])
+        result["runner_up"] = runner_up(found, shown, curves)
+    if shown:
+        result |= _economics(found, shown[0], catalog)
+        result["sensitivity"] = tornado(candidate_setup(found.jobs[shown[0].target], shown[0]), beliefs)
+    return Plan(Result("plan", inputs, result, found.request.seed), missed is None, found.interrupted)
+
+
+def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
+    setup = candidate_setup(found.jobs[candidate.target], candidate)
+    return curve(setup, beliefs, draws=found.request.draws, seed=found.request.seed)
+
+
+def _entry(
+    found: Found, candidate: Candidate, rank: int | None = None, band: Curve | None = None
+) -> dict[str, Any]:
+    target = found.targets[candidate.target]
+    grams = target.power.grams_per_j
+    energy = candidate.energy_j * target.steps
+    entry: dict[str, Any] = {} if rank is None else {"rank": rank}
+    entry |= {
+        "cluster": target.name,
+        "k": candidate.k,
+        "layout": candidate.layout(),
+        "time_s": candidate.time_s,
+        "wall_s": found.wall_s(candidate),
+        "efficiency": found.efficiency(candidate),
+        "cost_usd": candidate.cost_usd,
+        "energy_j": energy,
+        "carbon_g": None if grams is None else energy * grams,
+        "memory_bytes": candidate.memory_bytes,
+    }
+    if band is not None:
+        entry["time_s_low"], entry["time_s_high"] = float(band.low_s[0]), float(band.high_s[0])
+    return entry
+
+
+def _pareto(found: Found) -> list[dict[str, Any]]:
+    """No other layout is both faster and cheaper: the fastest of each K, filtered."""
+    options = found.partial.fastest
+    if not options:
+        return []
+    mask = front([[found.wall_s(c) for c in options], [c.cost_usd for c in options]])
+    kept = [candidate for candidate, on in zip(options, mask, strict=True) if on]
+    return [_entry(found, c) for c in sorted(kept, key=lambda c: (found.wall_s(c), c.key))]
+
+
+def told_apart(first: Curve, second: Curve) -> dict[str, Any]:
+    """Whether the bands of the first two are apart, and how often the first wins draw by draw."""
+    overlap = bool(first.high_s[0] >= second.low_s[0] and second.high_s[0] >= first.low_s[0])
+    wins = float(np.mean(first.draws_s[:, 0] <= second.draws_s[:, 0])) if first.draws_s.size else None
+    return {"bands_overlap": overlap, "first_faster_in_draws": wins}
+
+
+def runner_up(found: Found, shown: Sequence[Candidate], curves: Sequence[Curve]) -> str:
+    """Why the second lost: by how much, and which parts of the step make the difference."""
+    first, second = shown[0], shown[1]
+    objective = found.request.objective
+    more = second.objective(objective) / first.objective(objective) - 1.0
+    word = {"time": "slower", "cost": "dearer", "energy": "worse in energy"}[objective]
+    gaps = {name: float(curves[1].parts[name][0] - curves[0].parts[name][0]) for name in curves[0].parts}
+    largest = sorted(gaps, key=lambda name: (-abs(gaps[name]), name))[:2]
+    reasons = ", ".join(
+        f"{name.replace('_', ' ')} {'+' if gaps[name] >= 0 else '-'}{format_quantity(abs(gaps[name]), 's', 3)}"
+        for name in largest
+        if abs(gaps[name]) > 1e-6 * first.time_s
+    )
+    where = f"K = {second.k}, {layout_words(second)}"
+    if len(found.targets) > 1:
+        where = f"{found.targets[second.target].name}, {where}"
+    lost = f"{more:.1%} {word}" if more > 5e-4 else "as good, but less simple"
+    return f"{where} is {lost}{f' ({reasons} a step)' if reasons else ''}"
+
+
+def _sentence(
+    found: Found, shown: Sequence[Candidate], curves: Sequence[Curve], missed: Nearest | None
+) -> str:
+    if not shown:
+        reason = missed.reason if missed is not None else "nothing was searched"
+        ways = "; or ".join(missed.relax) if missed is not None else ""
+        return f"No answer: {reason}. To get one, {ways}."
+    best = shown[0]
+    target = found.targets[best.target]
+    wall = found.wall_s(best)
+    run = f", {format_quantity(wall, 's', 3)} for {target.steps:.0f} steps" if target.steps > 1 else ""
+    price = f", {format_quantity(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
+    what = (
+        f"K = {best.k} of {target.name} as {layout_words(best)}: {format_quantity(best.time_s, 's', 3)} a step "
+        f"({format_quantity(float(curves[0].low_s[0]), 's', 3)} to "
+        f"{format_quantity(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
+    )
+    if missed is not None:
+        return (
+            f"The constraints cannot be met: {missed.reason}. Nearest: {what}. To get it, {missed.relax[0]}."
+        )
+    goal = {"time": "Fastest", "cost": "Cheapest", "energy": "Least energy"}[found.request.objective]
+    tail = ""
+    if len(curves) > 1 and told_apart(curves[0], curves[1])["bands_overlap"]:
+        tail = " The first two cannot be told apart: their bands overlap."
+    stopped = " (interrupted: of what was searched)" if found.interrupted else ""
+    return f"{goal}{stopped}: {what}.{tail}"
+
+
+def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any]:
+    """Regimes side by side, goals, and the whole run under failures, on the answer's cluster."""
+    job, target = found.jobs[best.target], found.targets[best.target]
+    mine = [c for c in found.partial.fastest if c.target == best.target]
+    k = np.array([c.k for c in mine], dtype=float)
+    useful = np.array([c.time_s for c in mine]) * target.steps
+    work = np.array([c.work for c in mine])
+    efficiency = np.array([found.efficiency(c) for c in mine])
+    out: dict[str, Any] = {"k": [c.k for c in mine]}
+    if math.isfinite(target.tariff.usd_per_accelerator_s):
+        rows = regimes_of(job.price, job.cluster, catalog, job.reliability)
+        table = []
+        for row in rows:
+            decision = cost.decide(k, useful, row.tariff, work=work)
+            entry = decision.as_dict()
+            entry["break_even_utilisation"] = row.break_even_utilisation
+            entry["utilisation"] = row.utilisation
+            table.append(entry)
+        out["regimes"] = table
+        own = cost.decide(k, useful, target.tariff, work=work)
+        goals = recommend(
+            k,
+            own.bill.wall_s / work,
+            own.bill.total_usd / work,
+            efficiency,
+            deadline_s=found.request.deadline_s,
+            budget_usd=found.request.budget_usd,
+            threshold=found.request.min_efficiency or 0.70,
+        )
+        out["recommendations"] = [goal.as_dict() for goal in goals]
+    reliability = reliability_of(job.cluster, job.reliability, job.price)
+    if reliability is not None:
+        out["goodput"] = goodput.run(k, useful, reliability).as_dict()
+    return out
+
+
+def _notes(found: Found) -> list[str]:
+    notes = list(found.jobs[0].notes) if found.jobs else []
+    if found.jobs and found.jobs[0].steps is None:
+        notes.append("no steps given: cost, energy, deadline and budget are for one step")
+    unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]
+    if unpriced:
+        notes.append(f"no price is known for {', '.join(unpriced)}")
+    if found.jobs and found.jobs[0].layout != "auto":
+        notes.append("the job's own layout is left aside: plan searches all of them")
+    return notes

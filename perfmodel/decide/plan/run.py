@@ -1,0 +1,105 @@
+"""The three ways to plan: one job (on one or many clusters), a fleet of jobs, one job with a value swept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.decide.plan import runners
+from perfmodel.decide.plan.answer import Plan, make_plan
+from perfmodel.decide.plan.fleet import fleet_result
+from perfmodel.decide.plan.planner import Found, Request, search
+from perfmodel.decide.plan.sweep import parse_sweep, run_sweep
+from perfmodel.decide.prediction import inputs_of
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.results import Result
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.job import Job
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the search runs, over how many workers, and whom to tell how far it is."""
+
+    runner: runners.Runner = runners.run_here
+    workers: int = 1
+    progress: runners.Progress | None = None
+
+
+def plan_job(
+    jobs: Sequence[Job],
+    request: Request,
+    beliefs: Beliefs,
+    place: Place | None = None,
+    specs: Sequence[Path] = (),
+) -> Plan:
+    """Plan one job; `jobs` holds it once per cluster."""
+    at = place or Place()
+    found = search(jobs, request, beliefs, runner=at.runner, workers=at.workers, progress=at.progress)
+    inputs = _inputs(jobs[0], request, beliefs)
+    if len(jobs) > 1:
+        inputs["clusters"] = [job.cluster.name for job in jobs]
+    return make_plan(found, beliefs, Catalog.default(specs), inputs)
+
+
+def plan_fleet(
+    jobs: Mapping[str, Job],
+    request: Request,
+    beliefs: Beliefs,
+    accelerators: int | None,
+    place: Place | None = None,
+) -> Plan:
+    """Plan many jobs that run at once and share accelerators; budget and deadline are the fleet's."""
+    at = place or Place()
+    # The fleet shares the budget: no job is held to it alone.
+    alone = dataclasses.replace(request, budget_usd=None, deadline_s=None)
+    founds: list[Found] = []
+    for job in jobs.values():
+        found = search([job], alone, beliefs, runner=at.runner, workers=at.workers, progress=at.progress)
+        founds.append(dataclasses.replace(found, request=request))
+        if found.interrupted:
+            break
+    names = list(jobs)[: len(founds)]
+    inputs = _request_inputs(request) | {
+        "jobs": {name: inputs_of(jobs[name], beliefs) for name in names},
+        "accelerators": accelerators,
+    }
+    result, met = fleet_result(names, founds, accelerators, inputs)
+    return Plan(result, met, any(found.interrupted for found in founds))
+
+
+def plan_sweep(
+    text: str,
+    load: Callable[[str | None], Job],
+    request: Request,
+    beliefs: Beliefs,
+    place: Place | None = None,
+    specs: Sequence[Path] = (),
+) -> Plan:
+    """Plan a job as it is, and see how knee, p* and fastest K move with one of its values.
+
+    `load` makes the job, with one more `path=value` when given.
+    """
+    at = place or Place()
+    sweep = parse_sweep(text)
+    base = load(None)
+    # Every value is read before the long work: a bad path or unit fails at once.
+    swept = [load(f"{sweep.path}={value}") for value in sweep.texts]
+    plan = plan_job([base], request, beliefs, at, specs)
+    result = dict(plan.result.result)
+    result["sweep"] = run_sweep(sweep, swept, request, beliefs, progress=at.progress)
+    inputs = plan.result.inputs | {"sweep": text}
+    return dataclasses.replace(plan, result=Result("plan", inputs, result, request.seed))
+
+
+def _inputs(job: Job, request: Request, beliefs: Beliefs) -> dict[str, Any]:
+    return inputs_of(job, beliefs) | _request_inputs(request)
+
+
+def _request_inputs(request: Request) -> dict[str, Any]:
+    names = ("objective", "deadline_s", "budget_usd", "max_k", "min_efficiency")
+    given = {name: getattr(request, name) for name in names if getattr(request, name) is not None}
+    return given | {"bounds": request.bounds.as_dict(), "draws": request.draws, "top": request.keep}
