@@ -62,15 +62,21 @@ def tabulate(options: LawOptions) -> Result:
     (20.0, 22.0, [1.0, 0.016666666666666666])
     """
     k = np.array(options.k, dtype=np.float64)
+    curves = [
+        _curve(options, k, serial, kappa)
+        for serial in options.serial
+        for kappa in (options.kappa if options.law == "usl" else (0.0,))
+    ]
     result: dict[str, Any] = {
         "law": options.law,
         "k": list(options.k),
+        "regime": "weak" if options.law == "gustafson" else options.regime,
         "efficiency_level": options.efficiency,
-        "curves": [
-            _curve(options, k, serial, kappa)
-            for serial in options.serial
-            for kappa in (options.kappa if options.law == "usl" else (0.0,))
-        ],
+        "curves": curves,
+        # The first curve once more in the form that every scaling result has, for plots and scripts.
+        "time_s": curves[0]["time"],
+        "speedup": curves[0]["speedup"],
+        "efficiency": curves[0]["efficiency"],
         "keeps": {
             "efficiency": options.keep,
             "parameter": "sigma" if options.law == "usl" else "serial fraction",

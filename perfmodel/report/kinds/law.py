@@ -87,8 +87,8 @@ def _keeps(result: Mapping[str, Any], ks: list[Any]) -> list[Table]:
 
 
 def figures(envelope: Envelope) -> list[str]:
-    """No matplotlib plots of their own: the charts hold the curves."""
-    return []
+    """Speedup and efficiency of the first curve."""
+    return ["speedup", "efficiency"] if result_of(envelope).get("speedup") else []
 
 
 def notes(envelope: Envelope) -> list[str]:
