@@ -31,7 +31,7 @@ def _workers(k: ArrayLike) -> Array:
 
 def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Array:
     """Division in which x/0 is infinity without a warning: a law without loss has no ceiling."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.divide(numerator, denominator), dtype=np.float64)
 
 
