@@ -234,6 +234,17 @@ def plan() -> dict[str, Any]:
             "refused": {"memory": 900_000, "heads not divisible": 210_000},
             "answer": "Rent 64 x dgx-h100 with dp=8 tp=8: 40 s a step for 900 USD.",
             "runner_up": "the next one costs 6 % more for the same time",
+            "sweep": {
+                "path": "cluster.scale_out.bandwidth",
+                "unit": "Gbit/s",
+                "threshold": 0.7,
+                "value": [100.0, 200.0, 400.0, 800.0],
+                "knee_k": [128, 256, None, None],
+                "p_star_k": [64, 64, 128, 128],
+                "p_star_usd": [900.0, 880.0, 860.0, 850.0],
+                "fastest_k": [512, 1024, 1024, 1024],
+                "fastest_s": [20.0, 15.0, 13.0, 12.0],
+            },
         },
     )
 

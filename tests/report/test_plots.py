@@ -18,6 +18,7 @@ CASES = [
 CASES += [("study", name) for name in ("speedup", "efficiency", "weak", "parts", "shares", "cost")]
 CASES += [
     ("plan", "pareto"),
+    ("plan", "sweep"),
     ("comparison", "comparison"),
     ("explanation", "terms"),
     ("roofline", "roofline"),

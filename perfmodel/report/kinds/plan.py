@@ -40,18 +40,28 @@ def answer(envelope: Envelope) -> str:
 
 
 def tables(envelope: Envelope) -> list[Table]:
-    """Ranking, Pareto front, refusals and the search's own figures."""
+    """Ranking, goals, Pareto front, regimes, the swept value, refusals and the search's own figures."""
     result = result_of(envelope)
     found = []
     rows = candidates(result)
-    if rows:
+    nearest = result.get("nearest")
+    if result.get("fleet") and rows:
+        found.append(_ranking("Jobs", rows, "decision", _fleet_note(result), first=("job", "job")))
+    elif rows:
         more = len(rows) - TOP
         note = f"{more} more in the JSON." if more > 0 else ""
         found.append(_ranking("Candidates", rows[:TOP], "decision", note, marked=(0,)))
         found.append(_ranking("All candidates", rows, "detail", "", marked=(0,)))
+    elif isinstance(nearest, Mapping):
+        found.append(_ranking("Nearest feasible answer", [nearest], "decision", ""))
+    found += _goals(result) + _sweep(result)
     front = [row for row in result.get("pareto") or () if isinstance(row, Mapping)]
     if front:
-        found.append(_ranking("Pareto front: no candidate is both faster and cheaper", front, "curve", ""))
+        found.append(_front(front))
+    found += _regimes(result)
+    by_k = [row for row in result.get("by_k") or () if isinstance(row, Mapping)]
+    if by_k:
+        found.append(_ranking("Best layout at each K", by_k, "detail", ""))
     refused = _refused(result)
     if refused:
         found.append(
@@ -66,18 +76,25 @@ def tables(envelope: Envelope) -> list[Table]:
 
 
 def figures(envelope: Envelope) -> list[str]:
-    """Cost against time; the tornado when sensitivities are given."""
+    """The swept value, cost against time, the tornado: what the result has."""
     result = result_of(envelope)
-    names = ["pareto"] if candidates(result) else []
+    names = ["sweep"] if result.get("sweep") else []
+    names += ["pareto"] if result.get("pareto") or candidates(result) else []
     return [*names, *(["tornado"] if result.get("sensitivity") else [])]
 
 
 def notes(envelope: Envelope) -> list[str]:
-    """Size and time of the search, and why the runner-up lost."""
+    """What to relax, why the runner-up lost, what moved p*, and the size of the search."""
     result = result_of(envelope)
     found = common.notes_of(result)
+    ways = [str(way) for way in result.get("relax") or ()]
+    if len(ways) > 1:
+        found.append(f"Ways out: {'; or '.join(ways)}.")
     if isinstance(result.get("runner_up"), str):
         found.append(f"Runner-up: {result['runner_up']}.")
+    found += [str(row["sentence"]) for row in _rows(result, "regimes")[:1] if row.get("sentence")]
+    if result.get("interrupted"):
+        found.append("Interrupted: this is what was finished.")
     if result.get("evaluated") is not None:
         pruned = f", {result['pruned']:,} pruned" if isinstance(result.get("pruned"), int) else ""
         took = f" in {text.quantity(result['seconds'], 's')}" if result.get("seconds") is not None else ""
@@ -86,24 +103,43 @@ def notes(envelope: Envelope) -> list[str]:
 
 
 def charts(envelope: Envelope) -> list[Chart]:
-    """Cost over time of the candidates with the front."""
+    """Knee and p* over the swept value; cost over the run time of the front and the best of each K."""
     result = result_of(envelope)
-    rows = [r for r in candidates(result) if r.get("time_s") and r.get("cost_usd")]
-    if not rows:
+    return [*_sweep_chart(result), *_front_chart(envelope)]
+
+
+def _sweep_chart(result: Mapping[str, Any]) -> list[Chart]:
+    sweep = result.get("sweep")
+    if not isinstance(sweep, Mapping):
         return []
-    front = sorted(
-        (r for r in result.get("pareto") or () if isinstance(r, Mapping) and r.get("time_s")),
-        key=lambda r: r["time_s"],
-    )
-    series = [Series("candidates", [r["time_s"] for r in rows], [r["cost_usd"] for r in rows], style="dots")]
+    x = list(sweep.get("value") or ())
+    named = (("knee", "knee_k"), ("p*", "p_star_k"), ("fastest", "fastest_k"))
+    series = [Series(name, x, list(sweep.get(key) or ())) for name, key in named]
+    unit = f" [{sweep['unit']}]" if sweep.get("unit") else ""
+    alt = f"Knee, p* and fastest K over {sweep.get('path')}."
+    title = f"What if {sweep.get('path')} were different"
+    return [Chart(title, f"{sweep.get('path')}{unit}", "K", series, alt=alt, y_log=True)]
+
+
+def _front_chart(envelope: Envelope) -> list[Chart]:
+    result = result_of(envelope)
+    rows = _rows(result, "by_k") or candidates(result)
+    points = [(_run(r), float(r["cost_usd"])) for r in rows if _run(r) and r.get("cost_usd")]
+    if not points:
+        return []
+    front = sorted((_run(r), float(r["cost_usd"])) for r in _rows(result, "pareto") if r.get("cost_usd"))
+    series = [Series("best of each K", [t for t, _ in points], [c for _, c in points], style="dots")]
     if front:
-        series.insert(
-            0, Series("Pareto front", [r["time_s"] for r in front], [r.get("cost_usd") for r in front])
-        )
-    alt = f"Cost against step time of {len(rows)} candidates. {answer(envelope)}"
+        series.insert(0, Series("Pareto front", [t for t, _ in front], [c for _, c in front]))
+    alt = f"Cost against time of {len(points)} layouts. {answer(envelope)}"
     return [
-        Chart("Cost against time", "step time [s]", "cost", series, alt=alt, y_quantity="USD", x_log=False)
+        Chart("Cost against time", "run time [s]", "cost", series, alt=alt, y_quantity="USD", x_log=False)
     ]
+
+
+def _run(row: Mapping[str, Any]) -> float:
+    """Seconds of the whole run, or of a step where no run is given."""
+    return float(row.get("wall_s") or row.get("time_s") or 0.0)
 
 
 def candidates(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -111,41 +147,144 @@ def candidates(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(row) for row in result.get("candidates") or () if isinstance(row, Mapping)]
 
 
+def _rows(result: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    return [row for row in result.get(key) or () if isinstance(row, Mapping)]
+
+
 def _ranking(
-    heading: str, rows: Sequence[Mapping[str, Any]], role: Any, note: str, marked: tuple[int, ...] = ()
+    heading: str,
+    rows: Sequence[Mapping[str, Any]],
+    role: Any,
+    note: str,
+    marked: tuple[int, ...] = (),
+    first: tuple[str, str] = ("#", "rank"),
 ) -> Table:
     columns = [
-        Column("#", "", 0, "rank"),
-        Column("cluster", "", 3, "cluster"),
+        Column(first[0], "", 0, first[1]),
+        Column("cluster", "", 4, "cluster"),
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
-        Column("time", "s", 0, "time_s"),
+        Column("step", "s", 0, "time_s"),
         Column("low", "s", 5, "time_s_low"),
         Column("high", "s", 5, "time_s_high"),
+        Column("run", "s", 3, "wall_s"),
+        Column("E", "", 4, "efficiency"),
         Column("cost", "USD", 0, "cost_usd"),
         Column("energy", "J", 6, "energy_j"),
-        Column("memory", "B", 4, "memory_bytes"),
+        Column("carbon", "g", 7, "carbon_g"),
+        Column("memory", "B", 5, "memory_bytes"),
     ]
-    keys = (
-        "rank",
-        "cluster",
-        "k",
-        None,
-        "time_s",
-        "time_s_low",
-        "time_s_high",
-        "cost_usd",
-        "energy_j",
-        "memory_bytes",
-    )
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
         values: list[Cell] = [
-            common.layout_text(row.get("layout")) if key is None else row.get(key) for key in keys
+            common.layout_text(row.get("layout")) if column.key == "layout" else row.get(column.key)
+            for column in columns
         ]
         values[0] = values[0] if values[0] is not None else i + 1
         cells.append(values)
-    return Table(heading, columns, cells, note=note, role=role, marked=marked)
+    keep = [n for n in range(len(columns)) if n < 5 or any(row[n] is not None for row in cells)]
+    return Table(
+        heading,
+        [columns[n] for n in keep],
+        [[row[n] for n in keep] for row in cells],
+        note=note,
+        role=role,
+        marked=marked,
+    )
+
+
+def _front(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The front with bars: the longer, the slower or the dearer."""
+    table = _ranking("Pareto front: no layout is both faster and cheaper", rows, "curve", "")
+    slow = max((row.get("wall_s") or row.get("time_s") or 0.0 for row in rows), default=0.0) or 1.0
+    dear = max((row.get("cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
+    bars: list[tuple[Cell, ...]] = [
+        (
+            _bar((row.get("wall_s") or row.get("time_s") or 0.0) / slow),
+            _bar((row.get("cost_usd") or 0.0) / dear),
+        )
+        for row in rows
+    ]
+    columns = [*table.heads, Column("time", "", 2, "time_bar"), Column("cost", "", 2, "cost_bar")]
+    cells = [[*row, *bar] for row, bar in zip(table.rows, bars, strict=True)]
+    return Table(table.title, columns, cells, role="curve")
+
+
+def _bar(share: float) -> str:
+    return "#" * max(1, round(10 * share))
+
+
+def _goals(result: Mapping[str, Any]) -> list[Table]:
+    rows = _rows(result, "recommendations")
+    if not rows:
+        return []
+    columns = [Column("goal", "", 0), Column("K", "", 0), Column("in words", "", 0)]
+    cells = [(str(row.get("goal")), row.get("k"), str(row.get("sentence") or "")) for row in rows]
+    return [Table("Goals", columns, cells, role="decision")]
+
+
+def _regimes(result: Mapping[str, Any]) -> list[Table]:
+    """Each way to pay: p*, the fastest K and the exchange rate between them."""
+    rows = _rows(result, "regimes")
+    if not rows:
+        return []
+    columns = [
+        Column("regime", "", 0, "regime"),
+        Column("USD/h each", "", 1, "usd_per_accelerator_h"),
+        Column("p*", "", 0, "p_star_k"),
+        Column("cost at p*", "USD", 0, "p_star_usd"),
+        Column("run at p*", "s", 2, "p_star_s"),
+        Column("fastest", "", 1, "fastest_k"),
+        Column("times the cost", "x", 2, "times_the_cost"),
+        Column("times faster", "x", 2, "times_faster"),
+        Column("owning pays above", "%", 4, "break_even_utilisation"),
+    ]
+    cells: list[tuple[Cell, ...]] = []
+    for row in rows:
+        best, fast = row.get("p_star") or {}, row.get("fastest") or {}
+        rate = row.get("exchange") or {}
+        cells.append(
+            (
+                str(row.get("regime")),
+                row.get("usd_per_accelerator_h"),
+                best.get("k"),
+                best.get("cost_usd"),
+                best.get("time_s"),
+                fast.get("k"),
+                rate.get("times_the_cost"),
+                rate.get("times_faster"),
+                row.get("break_even_utilisation"),
+            )
+        )
+    return [Table("Ways to pay, on the answer's cluster", columns, cells, role="curve")]
+
+
+def _sweep(result: Mapping[str, Any]) -> list[Table]:
+    sweep = result.get("sweep")
+    if not isinstance(sweep, Mapping):
+        return []
+    names = ("value", "knee_k", "p_star_k", "p_star_usd", "fastest_k", "fastest_s")
+    unit = f" [{sweep['unit']}]" if sweep.get("unit") else ""
+    columns = [
+        Column(f"{sweep.get('path')}{unit}", "", 0, "value"),
+        Column("knee", "", 0, "knee_k"),
+        Column("p*", "", 0, "p_star_k"),
+        Column("cost at p*", "USD", 1, "p_star_usd"),
+        Column("fastest K", "", 0, "fastest_k"),
+        Column("its run", "s", 1, "fastest_s"),
+    ]
+    lists = [list(sweep.get(name) or ()) for name in names]
+    cells: list[tuple[Cell, ...]] = list(zip(*lists, strict=False))
+    note = (
+        f"Knee: the largest K with an efficiency of at least {sweep.get('threshold')}; - where not reached."
+    )
+    return [Table("What if", columns, cells, note=note, role="decision")]
+
+
+def _fleet_note(result: Mapping[str, Any]) -> str:
+    fleet = result.get("fleet") or {}
+    done, cost = text.quantity(fleet.get("makespan_s"), "s"), text.quantity(fleet.get("cost_usd"), "USD")
+    return f"{fleet.get('used')} of {fleet.get('accelerators')} accelerators; all done in {done} for {cost}."
 
 
 def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:

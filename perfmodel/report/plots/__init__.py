@@ -29,6 +29,7 @@ _MODULES = {
     "cost": "money",
     "pareto": "money",
     "tornado": "money",
+    "sweep": "planning",
     "roofline": "physics",
     "collective": "physics",
     "straggler": "physics",

@@ -24,7 +24,8 @@ def cost(envelope: Envelope) -> Figure:
     basis = result.get("cost_basis")
     subject = common.subject(envelope)
     figure, axes = style.new(f"Cost against time{', ' + subject if subject else ''}", "", "")
-    factor = style.unit_axis(axes, "x", [t for t, _, _ in points], "s", "step time")
+    whole = kind_of(envelope) == "plan" and any(r.get("wall_s") for r in plan.candidates(result))
+    factor = style.unit_axis(axes, "x", [t for t, _, _ in points], "s", "run time" if whole else "step time")
     axes.set_ylabel("cost [USD]" + (f", {style.plain(str(basis))}" if basis else ""))
     rest = [p for p in points if p not in front]
     if rest:
@@ -119,12 +120,14 @@ def _by_k(envelope: Envelope) -> list[Point]:
 
 
 def _candidates(envelope: Envelope) -> list[Point]:
-    rows = [r for r in plan.candidates(result_of(envelope)) if r.get("time_s") and r.get("cost_usd")]
+    result = result_of(envelope)
+    rows = [*plan.candidates(result), *(r for r in data.rows(result.get("by_k")))]
+    rows = [r for r in rows if r.get("time_s") and r.get("cost_usd")]
     clusters = {r.get("cluster") for r in rows}
     prefix = len(clusters) > 1
     return [
         (
-            float(r["time_s"]),
+            float(r.get("wall_s") or r["time_s"]),
             float(r["cost_usd"]),
             (f"{r.get('cluster')} " if prefix else "") + f"K={r.get('k')}",
         )
