@@ -58,7 +58,13 @@ def scatter_prior() -> Array:
 
 
 def fit_population(
-    data: Observations, ids: Sequence[int], *, previous: Fit | None = None, iterations: int = 12, scatter: Array | None = None, noise: float | None = None
+    data: Observations,
+    ids: Sequence[int],
+    *,
+    previous: Fit | None = None,
+    iterations: int = 12,
+    scatter: Array | None = None,
+    noise: float | None = None,
 ) -> Fit:
     """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)

@@ -49,11 +49,20 @@ def prior_variances(beliefs: Beliefs, data: Observations, ids: Sequence[int]) ->
 
 
 def condition_jobs(
-    beliefs: Beliefs, data: Observations, ids: Sequence[int], rows: Sequence[Index], logs: Array
+    beliefs: Beliefs,
+    data: Observations,
+    ids: Sequence[int],
+    rows: Sequence[Index],
+    logs: Array,
+    variances: Array | None = None,
 ) -> Posterior:
-    """Posterior effects of the jobs `ids` given the calibration `rows` of each; `logs` are their population centres."""
+    """Posterior effects of the jobs `ids` given the calibration `rows` of each; `logs` are their population centres.
+
+    `variances` (jobs, n_effects) replaces the prior ones where something else was measured already.
+    """
     n = len(NAMES)
-    variances = prior_variances(beliefs, data, ids)
+    if variances is None:
+        variances = prior_variances(beliefs, data, ids)
     flat = np.concatenate(list(rows))
     owner = np.repeat(np.arange(len(ids)), [len(part) for part in rows])
     edges = np.cumsum([0] + [len(part) for part in rows])

@@ -1,0 +1,140 @@
+"""A user's few measurements become beliefs about one job, with a fit report that admits trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.population import population_logs
+from perfmodel.calibrate.posterior import LIMIT, Posterior, condition_jobs
+from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
+from perfmodel.predict.coefficients import MEANINGS, NAMES
+from perfmodel.predict.curve import Setup, centre, choose
+from perfmodel.predict.machine import stack as stack_machines
+from perfmodel.workloads.operations import stack
+
+Array = NDArray[np.float64]
+
+# A belief whose spread shrank by less than this was not identified by the measurements.
+UNIDENTIFIED = 0.97
+CONFLICT = 2.0  # prior standard deviations
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A measurement of a coefficient itself: a link's rate from a sweep, jitter from per-rank times."""
+
+    name: str
+    value: float
+    spread: float  # log standard deviation
+    source: str
+
+
+def observe(setup: Setup, time_s: Array, beliefs: Beliefs) -> Observations:
+    """Timings at the set-up's K as observations of one family, on the layouts that the set-up gives or chooses."""
+    _, logs = centre(setup, beliefs)
+    _, at, _, _ = choose(setup, logs)
+    n = setup.k.size
+    return Observations(
+        ops=stack([setup.operations] * n),
+        machine=stack_machines([setup.machine] * n),
+        at=at,
+        target=np.log(time_s),
+        family=np.zeros(n, dtype=np.intp),
+        names=(setup.workload.name or "job",),
+        features=(setup.features(),),
+        kinds=(setup.workload.kind,),
+        normalised=np.zeros(n, dtype=bool),
+    )
+
+
+def calibrate(
+    setup: Setup, time_s: Array, beliefs: Beliefs, direct: Sequence[Direct] = ()
+) -> tuple[Beliefs, dict[str, Any]]:
+    """Beliefs given timings (may be empty) and direct measurements; and the fit report."""
+    n = len(NAMES)
+    belief = beliefs.belief(setup.features())
+    prior = beliefs.scatter.copy()
+    prior[:n] += np.square(belief.spread)
+    mean, variance = np.zeros(len(EFFECTS)), prior.copy()
+    for item in direct:
+        index = EFFECTS.index(item.name)
+        gain = variance[index] / (variance[index] + item.spread**2)
+        mean[index] += gain * (np.log(item.value) - belief.median[index] - mean[index])
+        variance[index] *= 1.0 - gain
+    covariance = np.diag(variance)
+    rows: list[dict[str, Any]] = []
+    if time_s.size:
+        data = observe(setup, time_s, beliefs)
+        logs = population_logs(beliefs, data, [0]) + mean[:n, None]
+        found = condition_jobs(beliefs, data, [0], [np.arange(time_s.size)], logs, variances=variance[None])
+        mean, covariance = mean + found.mean[0], found.covariance[0]
+        rows = _rows(setup, time_s, found)
+    inside = bool(time_s.size and (setup.k <= setup.machine.node).all())
+    mode = "one_node" if inside or not time_s.size else "two_point"
+    calibration = Calibration(
+        mean=mean,
+        covariance=covariance,
+        mode=mode if time_s.size else "datasheet",
+        points=int(time_s.size),
+        k_max=float(setup.k.max()) if time_s.size else 0.0,
+        notes=tuple(f"{item.name} from {item.source}" for item in direct),
+    )
+    return beliefs.calibrated(calibration), {
+        "points": rows,
+        "parameters": _parameters(prior, mean, covariance),
+        "direct": [vars(item) for item in direct],
+        "mode": calibration.mode,
+    }
+
+
+def _rows(setup: Setup, time_s: Array, found: Posterior) -> list[dict[str, Any]]:
+    return [
+        {
+            "k": int(k),
+            "measured_s": float(t),
+            "fitted_s": float(t * np.exp(-r)),
+            "residual": float(np.expm1(-r)),
+            "weight": float(min(w, 1.0)),
+            "doubted": bool(w < 0.5),
+        }
+        for k, t, r, w in zip(setup.k, time_s, found.residual, found.weight, strict=True)
+    ]
+
+
+def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, Any]]:
+    """Every effect with what happened to it: at a bound, unidentified, in conflict with the prior, or fitted."""
+    rows = []
+    for index, name in enumerate(EFFECTS):
+        before, after = float(np.sqrt(prior[index])), float(np.sqrt(max(covariance[index, index], 0.0)))
+        shift = float(mean[index])
+        if before <= 0.0:
+            continue
+        if index < len(NAMES) and abs(shift) >= LIMIT * before * 0.999:
+            status = "at a bound"
+        elif after > UNIDENTIFIED * before and abs(shift) < 0.25 * before:
+            status = "unidentified"
+        elif abs(shift) > CONFLICT * before:
+            status = "in conflict with the prior"
+        else:
+            status = "fitted"
+        rows.append(
+            {
+                "name": name,
+                "factor": float(np.exp(shift)),
+                "spread_before": before,
+                "spread_after": after,
+                "status": status,
+                "meaning": MEANINGS.get(name, "what no coefficient explains"),
+            }
+        )
+    order = {"at a bound": 0, "in conflict with the prior": 1, "fitted": 2, "unidentified": 3}
+    rows.sort(
+        key=lambda row: (order[str(row["status"])], float(row["spread_after"]) / float(row["spread_before"]))
+    )
+    return rows

@@ -1,0 +1,109 @@
+"""`perfmodel calibrate JOB.yaml`: measurements become beliefs, with a fit report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli.options import (
+    BeliefsOption,
+    ClusterOption,
+    FormatOption,
+    GlobalBatchOption,
+    JobFile,
+    LayoutOption,
+    NoColorOption,
+    PlotOption,
+    PrecisionOption,
+    QuietOption,
+    RegimeOption,
+    ReportOption,
+    SeedOption,
+    SeqLenOption,
+    SetOption,
+    SpecsOption,
+    WorkloadOption,
+    emit,
+    job_from_options,
+    write_text,
+)
+from perfmodel.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("calibrate")(calibrate)
+
+
+def calibrate(
+    job: JobFile = None,
+    timings: Annotated[
+        Path | None,
+        typer.Option("--timings", metavar="FILE", help="Step times by K: CSV, or a training log."),
+    ] = None,
+    nccl: Annotated[
+        Path | None, typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log.")
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option("--trace", metavar="FILE", help="Profiler trace; one per rank. Repeatable."),
+    ] = None,
+    ranks: Annotated[
+        Path | None, typer.Option("--ranks", metavar="FILE", help="Step times of each rank.")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset", help="Format of a training log: megatron, torchtitan, nemo, lightning, hf-trainer."
+        ),
+    ] = None,
+    workload: WorkloadOption = None,
+    cluster: ClusterOption = None,
+    regime: RegimeOption = None,
+    global_batch: GlobalBatchOption = None,
+    seq_len: SeqLenOption = None,
+    precision: PrecisionOption = None,
+    layout: LayoutOption = None,
+    beliefs: BeliefsOption = None,
+    set_: SetOption = None,
+    specs: SpecsOption = None,
+    seed: SeedOption = 0,
+    format: FormatOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the beliefs here, for --beliefs."),
+    ] = None,
+    plot: PlotOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Update the beliefs with measurements: step times at small K, a collective log, a trace, per-rank times."""
+    if not (timings or nccl or trace or ranks):
+        raise UsageError(
+            "nothing to calibrate with", code="U016", help="give --timings, --nccl, --trace or --ranks"
+        )
+    found = job_from_options(
+        job, workload=workload, cluster=cluster, regime=regime, global_batch=global_batch, seq_len=seq_len,
+        precision=precision, layout=layout, assignments=set_, specs=specs,
+    )  # fmt: skip
+    from perfmodel.cli.predict import load_beliefs
+    from perfmodel.decide.calibration import calibrate_job
+    from perfmodel.study.table import parse_timings
+
+    result = calibrate_job(
+        found,
+        load_beliefs(beliefs),
+        parse_timings,
+        timings=timings,
+        nccl=nccl,
+        traces=tuple(trace or ()),
+        ranks=ranks,
+        preset=preset,
+        seed=seed,
+    )
+    if output is not None:
+        write_text(output, result.to_json())
+    emit(result, format, None, plot, report, quiet or output is not None and format is None)

@@ -1,0 +1,71 @@
+"""`perfmodel validate`: predictions against measured runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli.options import (
+    FormatOption,
+    NoColorOption,
+    OutputOption,
+    PlotOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SpecsOption,
+    emit,
+    progress,
+)
+
+
+class Scheme(StrEnum):
+    """What is left out of the fit before a family is predicted."""
+
+    group = "group"
+    source = "source"
+    accelerator = "accelerator"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("validate")(validate)
+
+
+def validate(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Folder in the form of validation/measured; the shipped corpus by default.",
+        ),
+    ] = None,
+    leave_out: Annotated[
+        Scheme, typer.Option("--leave-out", help="On the shipped corpus: what the beliefs have not seen.")
+    ] = Scheme.group,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit", help="Fit the folds again instead of reading the shipped ones (minutes)."),
+    ] = False,
+    specs: SpecsOption = None,
+    seed: SeedOption = 0,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    plot: PlotOption = None,
+    report: ReportOption = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
+    from perfmodel.specs.catalog import Catalog
+    from perfmodel.validate.runner import validate as run
+
+    progress("predicting the measured runs", quiet)
+    found = run(
+        data, scheme=leave_out.value, catalog=Catalog.default(tuple(specs or ())), seed=seed, refit=refit
+    )
+    emit(found, format, output, plot, report, quiet)

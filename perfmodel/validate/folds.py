@@ -1,0 +1,85 @@
+"""Beliefs that did not see a family: population fits with whole groups, sources or accelerators left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.mixed import Fit
+from perfmodel.predict.beliefs import Beliefs
+
+SCHEMES: dict[str, int] = {"group": 10, "source": 12, "accelerator": 10}
+
+
+def assign(keys: Sequence[str], count: int) -> NDArray[np.int64]:
+    """A fold for every key, the same for equal keys, by a seeded shuffle of the distinct ones.
+
+    >>> assign(["a", "b", "a"], 2)[0] == assign(["a", "b", "a"], 2)[2]
+    np.True_
+    """
+    distinct = sorted(set(keys))
+    order = np.random.default_rng(20261116).permutation(len(distinct))
+    fold = {distinct[int(i)]: position % count for position, i in enumerate(order)}
+    return np.array([fold[key] for key in keys], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """For each scheme, the fold of every key and the shifts fitted without that fold."""
+
+    names: tuple[tuple[str, str, str], ...]
+    keys: Mapping[str, Mapping[str, int]]  # scheme -> key -> fold
+    values: Mapping[str, NDArray[np.float64]]  # scheme -> (folds, shifts), NaN where a shift was not seen
+
+    def beliefs(self, shipped: Beliefs, scheme: str, fold: int) -> Beliefs:
+        """The shipped beliefs with the shifts of one fold."""
+        row = self.values[scheme][fold]
+        shifts = {
+            name: float(value) for name, value in zip(self.names, row, strict=True) if np.isfinite(value)
+        }
+        return replace(shipped, values=shifts)
+
+
+def pack(
+    full: Fit, keys: Mapping[str, Mapping[str, int]], fits: Mapping[str, Sequence[Fit]]
+) -> dict[str, Any]:
+    """Plain data for the folds file."""
+    position = {name: i for i, name in enumerate(full.shifts.names)}
+    packed: dict[str, list[list[float | None]]] = {}
+    for scheme, found in fits.items():
+        packed[scheme] = []
+        for one in found:
+            row: list[float | None] = [None] * len(position)
+            for name, value in zip(one.shifts.names, one.values, strict=True):
+                if name in position:
+                    row[position[name]] = round(float(value), 3)
+            packed[scheme].append(row)
+    return {
+        "schema": "perfmodel/folds/1",
+        "names": ["|".join(name) for name in full.shifts.names],
+        "keys": {scheme: dict(sorted(table.items())) for scheme, table in keys.items()},
+        "values": packed,
+    }
+
+
+@lru_cache(maxsize=1)
+def shipped_folds() -> Folds:
+    """The folds fitted on the shipped corpus."""
+    text = resources.files("perfmodel").joinpath("priors/folds.yaml").read_text(encoding="utf-8")
+    data = json.loads(text)
+    names = []
+    for name in data["names"]:
+        coefficient, level, value = name.split("|")
+        names.append((coefficient, level, value))
+    values = {
+        scheme: np.array([[np.nan if v is None else v for v in row] for row in rows], dtype=float)
+        for scheme, rows in data["values"].items()
+    }
+    return Folds(tuple(names), data["keys"], values)

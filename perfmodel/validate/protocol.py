@@ -1,0 +1,122 @@
+"""The three modes: what calibrates, what is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.population import population_logs
+from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
+from perfmodel.predict.beliefs import Beliefs
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+MODES = ("datasheet", "one_node", "two_point")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one family that calibrate and rows that are predicted."""
+
+    family: int
+    calibration: Index
+    target: Index
+
+
+def split(data: Observations, family: int, mode: str) -> Split | str:
+    """Divide a family's rows, or say why the mode does not apply."""
+    rows = data.rows[family]
+    if mode == "datasheet":
+        usable = rows[~data.normalised[rows]]
+        return (
+            Split(family, rows[:0], usable)
+            if usable.size
+            else "no batch stated: only ratios over K mean something"
+        )
+    k = data.at.k[rows]
+    if mode == "two_point":
+        distinct = np.unique(k)
+        if distinct.size < 3:
+            return "fewer than three values of K"
+        calibrates = k <= distinct[1]
+    else:
+        calibrates = k <= data.machine.node[rows]
+        if not calibrates.any():
+            return "no point within one node"
+        if calibrates.all():
+            return "no point beyond one node"
+    return Split(family, rows[calibrates], rows[~calibrates])
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions of one mode at the target rows of many families."""
+
+    mode: str
+    rows: Index
+    predicted: Array  # log
+    spread: Array  # log standard deviation
+    half: Array  # log half-width of the 90 % band
+    calibration: dict[int, Index]  # family -> calibration rows
+    skipped: dict[str, str]  # family name -> reason
+
+    def error(self, data: Observations) -> Array:
+        """ln(predicted / measured)."""
+        return self.predicted - data.target[self.rows]
+
+
+def score_mode(
+    data: Observations, mode: str, ids: Sequence[int], beliefs_for: Callable[[int], Beliefs]
+) -> Scored:
+    """Predict every family of `ids` in one mode; `beliefs_for` gives the beliefs that did not see the family."""
+    splits: list[Split] = []
+    skipped: dict[str, str] = {}
+    for family in ids:
+        found = split(data, family, mode)
+        if isinstance(found, str):
+            skipped[data.names[family]] = found
+        else:
+            splits.append(found)
+    groups: dict[int, tuple[Beliefs, list[Split]]] = {}
+    for item in splits:
+        beliefs = beliefs_for(item.family)
+        groups.setdefault(id(beliefs), (beliefs, []))[1].append(item)
+    rows, predicted, spread, half = [], [], [], []
+    for beliefs, members in groups.values():
+        found_rows, value, sd = _predict(data, mode, beliefs, members)
+        kinds = [data.kinds[int(f)] for f in data.family[found_rows]]
+        factor = np.array([beliefs.factor(mode, kind) for kind in kinds])
+        rows.append(found_rows)
+        predicted.append(value)
+        spread.append(sd)
+        half.append(factor * sd)
+    empty: list[Array] = [np.zeros(0)]
+    return Scored(
+        mode,
+        np.concatenate(rows).astype(np.intp) if rows else np.zeros(0, dtype=np.intp),
+        np.concatenate(predicted or empty),
+        np.concatenate(spread or empty),
+        np.concatenate(half or empty),
+        {item.family: item.calibration for item in splits},
+        skipped,
+    )
+
+
+def _predict(
+    data: Observations, mode: str, beliefs: Beliefs, members: list[Split]
+) -> tuple[Index, Array, Array]:
+    families = [item.family for item in members]
+    logs = population_logs(beliefs, data, families)
+    prior = prior_variances(beliefs, data, families)
+    posterior = None
+    if mode != "datasheet":
+        posterior = condition_jobs(beliefs, data, families, [item.calibration for item in members], logs)
+    rows = np.concatenate([item.target for item in members])
+    owner = np.repeat(np.arange(len(members)), [item.target.size for item in members])
+    value, sd = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
+    return rows, value, sd

@@ -1,0 +1,188 @@
+"""`perfmodel validate`: predictions against measured runs, by mode, with one-line laws beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.observations import Observations
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.results import Result
+from perfmodel.specs.catalog import Catalog
+from perfmodel.validate import baselines
+from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
+from perfmodel.validate.folds import SCHEMES, shipped_folds
+from perfmodel.validate.knees import accelerator_time, score_knees
+from perfmodel.validate.protocol import MODES, Scored, score_mode
+from perfmodel.validate.scores import errors, summary
+
+Array = NDArray[np.float64]
+SHIPPED = "shipped"
+KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
+
+
+def shipped_corpus() -> Path:
+    """The measured corpus of a checkout, or the copy inside an installed wheel."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "_measured"
+    return inside if inside.is_dir() else package.parent / "validation" / "measured"
+
+
+def validate(
+    folder: Path | None = None,
+    *,
+    scheme: str = "group",
+    modes: Sequence[str] = MODES,
+    catalog: Catalog | None = None,
+    seed: int = 0,
+) -> Result:
+    """Score every family of `folder` (the shipped corpus when None).
+
+    On the shipped corpus each family is predicted with beliefs fitted without its fold (`scheme` says by what the
+    folds are cut); on another folder the shipped beliefs are used as they are.
+    """
+    is_shipped = folder is None
+    corpus = read_corpus(folder or shipped_corpus())
+    resolved = resolve(corpus, catalog or Catalog.default())
+    data = resolved.observations
+    beliefs_for = _held_out(resolved, scheme) if is_shipped else _always(shipped_beliefs())
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    result: dict[str, Any] = {"modes": {}, "families": []}
+    for mode in modes:
+        scored = score_mode(data, mode, ids, beliefs_for)
+        result["modes"][mode] = mode_figures(resolved, scored)
+        result["families"] += family_rows(resolved, scored)
+    result["collectives"] = collective_figures(corpus, is_shipped)
+    result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
+    result["scheme"] = (
+        f"every family predicted without its {scheme}" if is_shipped else "shipped priors as they are"
+    )
+    inputs = {"data": SHIPPED if is_shipped else str(folder), "scheme": scheme if is_shipped else None}
+    return Result("validation", inputs, result, seed)
+
+
+def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
+    return lambda family: beliefs
+
+
+def _held_out(resolved: Resolved, scheme: str) -> Callable[[int], Beliefs]:
+    """Beliefs fitted without the fold that a family's key fell into."""
+    folds, shipped = shipped_folds(), shipped_beliefs()
+    table = [folds.beliefs(shipped, scheme, fold) for fold in range(SCHEMES[scheme])]
+    keys = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+    return lambda family: table[folds.keys[scheme][keys[family]]]
+
+
+def mode_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:
+    """All figures of one mode, overall and by kind, accelerator, source and node crossing."""
+    data = resolved.observations
+    error = scored.error(data)
+    family = data.family[scored.rows]
+    figures = summary(error, scored.half, family)
+    if scored.mode != "datasheet" and error.size:
+        knees = score_knees(data, scored)
+        figures["knee_within_factor_2"] = knees.as_dict()["within_factor_2"]
+        figures["knee"] = knees.as_dict()
+    else:
+        figures["knee_within_factor_2"] = None
+    figures["skipped"] = _count(scored.skipped.values())
+    figures["normalised_points"] = int(data.normalised[scored.rows].sum())
+    figures["by"] = {
+        name: {
+            value: summary(error[keys == value], scored.half[keys == value], family[keys == value])
+            for value in sorted(set(keys.tolist()))
+        }
+        for name, keys in _keys(resolved, scored).items()
+    }
+    figures["baselines"] = law_figures(data, scored)
+    crossing = crosses(data, scored)
+    if scored.mode != "datasheet" and crossing.any():
+        figures["baselines_crossing"] = law_figures(data, scored, crossing)
+    return figures
+
+
+def _count(reasons: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for reason in reasons:
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def crosses(data: Observations, scored: Scored) -> NDArray[np.bool_]:
+    """Rows beyond one node whose calibration was within one."""
+    inside = {
+        family: bool(rows.size and (data.at.k[rows] <= data.machine.node[rows]).all())
+        for family, rows in scored.calibration.items()
+    }
+    beyond = data.at.k[scored.rows] > data.machine.node[scored.rows]
+    return np.asarray(beyond & np.array([inside[int(f)] for f in data.family[scored.rows]], dtype=bool))
+
+
+def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
+    data = resolved.observations
+    family = data.family[scored.rows]
+    kind = np.array(data.kinds)[family]
+    accelerator = np.array([row.text["accelerator"] for row in resolved.families])[family]
+    source = np.array([row.text["source"] for row in resolved.families])[family]
+    crossing = np.where(crosses(data, scored), "crosses the node", "does not")
+    return {"kind": kind, "accelerator": accelerator, "source": source, "crossing": crossing}
+
+
+def law_figures(
+    data: Observations, scored: Scored, only: NDArray[np.bool_] | None = None
+) -> dict[str, dict[str, float]]:
+    """Errors of the one-line laws on the same points."""
+    if scored.mode == "datasheet" or not scored.rows.size:
+        return {}
+    chosen = np.ones(scored.rows.size, dtype=bool) if only is None else only
+    family = data.family[scored.rows]
+    log_errors = {name: np.zeros(scored.rows.size) for name in baselines.NAMES}
+    for index, calibration in scored.calibration.items():
+        inside = family == index
+        rows = scored.rows[inside]
+        tau = accelerator_time(data, calibration, data.target[calibration])
+        truth = accelerator_time(data, rows, data.target[rows])
+        for name in baselines.NAMES:
+            found = baselines.predict(name, data.at.k[calibration], tau, data.at.k[rows])
+            log_errors[name][inside] = np.log(found / truth)
+    figures = {name: errors(values[chosen], family[chosen]) for name, values in log_errors.items()}
+    return {
+        name: {key: row[key] for key in ("median_ape", "mean_ape", "p90_ape")}
+        for name, row in figures.items()
+    }
+
+
+def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
+    """Every prediction, family by family."""
+    data = resolved.observations
+    owner = data.family[scored.rows]
+    order = np.argsort(owner, kind="stable")
+    scale = np.where(
+        data.normalised[scored.rows], data.at.k[scored.rows] / data.at.global_batch[scored.rows], 1.0
+    )
+    found: dict[int, list[dict[str, float]]] = {}
+    for i in order:
+        row = scored.rows[i]
+        found.setdefault(int(owner[i]), []).append(
+            {
+                "k": int(data.at.k[row]),
+                "measured_s": float(np.exp(data.target[row]) * scale[i]),
+                "predicted_s": float(np.exp(scored.predicted[i]) * scale[i]),
+                "low_s": float(np.exp(scored.predicted[i] - scored.half[i]) * scale[i]),
+                "high_s": float(np.exp(scored.predicted[i] + scored.half[i]) * scale[i]),
+            }
+        )
+    return [{"family": data.names[f], "mode": scored.mode, "points": points} for f, points in found.items()]
+
+
+def collective_figures(corpus: Corpus, is_shipped: bool) -> dict[str, Any]:
+    """The collective sweeps of the folder, or zero points where it has none."""
+    if not corpus.collectives:
+        return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}
+    from perfmodel.validate.collectives import validate_collectives
+
+    return dict(validate_collectives([row.text for row in corpus.collectives], is_shipped=is_shipped))

@@ -1,0 +1,69 @@
+"""Figures of merit. Every family weighs the same: a point weighs 1 / (points of its family in that mode)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def family_weights(family: NDArray[np.intp]) -> Array:
+    """Weight of each point.
+
+    >>> family_weights(np.array([0, 0, 3])).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    return np.asarray(1.0 / np.bincount(family)[family])
+
+
+def weighted_quantile(values: Array, weights: Array, q: float) -> float:
+    """Smallest value at which the cumulated weight reaches `q`.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.ones(3), 0.5)
+    2.0
+    """
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][min(int(np.searchsorted(share, q - 1e-12)), values.size - 1)])
+
+
+def errors(log_error: Array, family: NDArray[np.intp]) -> dict[str, float]:
+    """Median, mean and 90th percentile of |predicted / measured - 1|, and the median bias."""
+    weights = family_weights(family)
+    relative = np.abs(np.expm1(log_error))
+    return {
+        "median_ape": weighted_quantile(relative, weights, 0.5),
+        "mean_ape": float(weights @ relative / weights.sum()),
+        "p90_ape": weighted_quantile(relative, weights, 0.9),
+        "bias": float(np.expm1(weighted_quantile(log_error, weights, 0.5))),
+    }
+
+
+def bands(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str, float]:
+    """Share of points inside the 90 % band, and its median half-width as a fraction of the prediction."""
+    weights = family_weights(family)
+    inside = (np.abs(log_error) <= half).astype(float)
+    return {
+        "coverage_90": float(weights @ inside / weights.sum()),
+        "band_width_median": weighted_quantile(np.sinh(half), weights, 0.5),
+    }
+
+
+def summary(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str, Any]:
+    """All figures of a set of points."""
+    if not log_error.size:
+        return {"families": 0, "points": 0}
+    return {
+        "families": int(np.unique(family).size),
+        "points": int(log_error.size),
+        **errors(log_error, family),
+        **bands(log_error, half, family),
+    }
+
+
+def conformal_factor(log_error: Array, spread: Array, family: NDArray[np.intp], level: float = 0.90) -> float:
+    """Factor on the predicted spread at which `level` of the weight lies inside."""
+    return weighted_quantile(np.abs(log_error) / spread, family_weights(family), level)
