@@ -24,13 +24,18 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
 
     console = console or Console(highlight=False)
     kind = module_of(envelope)
-    console.print(f"[bold]{escape(clean(kind.title(envelope)))}[/bold]", highlight=False)
+    console.print(f"[bold]{escape(clean(kind.title(envelope), console))}[/bold]", highlight=False)
     answer = kind.answer(envelope)
     if answer:
-        console.print(escape(clean(answer)), highlight=False)
+        console.print(escape(clean(answer, console)), highlight=False)
     for line in curve_lines(envelope, console.width, ascii_only=is_ascii(console)):
         console.print(
-            escape(line), highlight=False, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True
+            escape(clean(line, console)),
+            highlight=False,
+            no_wrap=True,
+            overflow="ignore",
+            crop=False,
+            soft_wrap=True,
         )
     for table in tables(envelope):
         if table.role not in ("detail", "assumptions", "limits") and table.rows:
@@ -40,8 +45,8 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(f"note: {escape(clean(note))}", highlight=False, style="dim")
-    console.print(escape(stamp(envelope).line), highlight=False, style="dim")
+        console.print(f"note: {escape(clean(note, console))}", highlight=False, style="dim")
+    console.print(escape(clean(stamp(envelope).line, console)), highlight=False, style="dim")
 
 
 def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = False) -> list[str]:
@@ -79,7 +84,7 @@ def print_table(table: Table, console: Console) -> None:
     widths = fit_columns(table, min(console.width, WIDE) - mark_width)
     simple = is_ascii(console)
     grid = RichTable(
-        title=escape(clean(table.title)),
+        title=escape(clean(table.title, console)),
         title_justify="left",
         title_style="bold",
         box=box.ASCII2 if simple else box.SIMPLE_HEAD,
@@ -93,22 +98,25 @@ def print_table(table: Table, console: Console) -> None:
     for i, width in widths.items():
         right = text.numeric(table.values(i))
         grid.add_column(
-            escape(clean(shown[i][0])), width=width, justify="right" if right else "left", overflow="fold"
+            escape(clean(shown[i][0], console)),
+            width=width,
+            justify="right" if right else "left",
+            overflow="fold",
         )
     tick = "*" if simple else "✓"
     for r in range(len(table.rows)):
         chosen = r in table.marked
-        cells = [escape(clean(cells[r])) for _, cells in shown.values()]
+        cells = [escape(clean(cells[r], console)) for _, cells in shown.values()]
         grid.add_row(
             *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
         )
     console.print(grid, highlight=False)
     if table.note:
-        console.print(escape(clean(table.note)), highlight=False, style="dim")
+        console.print(escape(clean(table.note, console)), highlight=False, style="dim")
     dropped = [head.title for i, head in enumerate(heads) if i not in widths]
     if dropped:
         console.print(
-            f"more columns with --format csv: {escape(clean(', '.join(dropped)))}",
+            f"more columns with --format csv: {escape(clean(', '.join(dropped), console))}",
             highlight=False,
             style="dim",
         )
@@ -150,9 +158,10 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
     return kept
 
 
-def clean(value: str) -> str:
-    """Text without control characters: a name in a spec cannot steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value)
+def clean(value: str, console: Console) -> str:
+    """Text that the console can show and that cannot steer it: no control characters, nothing it cannot encode."""
+    kept = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value)
+    return kept.encode(console.encoding, "replace").decode(console.encoding)
 
 
 def is_ascii(console: Console) -> bool:

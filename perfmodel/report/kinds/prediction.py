@@ -159,7 +159,7 @@ def charts(envelope: Envelope) -> list[Chart]:
         ),
     ]  # fmt: skip
     parts = _mapping(result.get("parts_s"))
-    layers = [Series(str(name), k, common.array(parts, name, n)) for name in parts if _matters(parts[name])]
+    layers = [Series(name, k, values) for name, values in _largest(parts, n).items()]
     if layers:
         found.append(
             Chart(
@@ -202,7 +202,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
 
     cause = ""
     for rule, knee in knees(result).items():
-        same = knee.get("cause") == cause
+        same = knee.get("cause") == cause and knee.get("k") is not None
         cause = str(knee.get("cause") or "")
         why = _span(knee, "band K ") + ("same cause" if same and cause else cause)
         add(RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
@@ -282,6 +282,24 @@ def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: An
     columns += [Column(name.replace("_", " "), "s", order.index(name), f"{name}_s") for name in names]
     rows = [[ks[i], *(common.array(parts, name, len(ks))[i] for name in names)] for i in range(len(ks))]
     return [Table(heading, columns, rows, note=note, role=role)]
+
+
+def _largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[float | None]]:
+    """The parts that matter, in their order; what is beyond `most` becomes `other`."""
+    found: dict[str, list[float | None]] = {
+        str(name): common.array(parts, name, n) for name in parts if _matters(parts[name])
+    }
+    if len(found) <= most + 1:
+        return found
+    totals = [sum(values[i] or 0.0 for values in found.values()) or 1.0 for i in range(n)]
+
+    def reach(name: str) -> float:
+        return max((value or 0.0) / total for value, total in zip(found[name], totals, strict=True))
+
+    kept = sorted(found, key=reach, reverse=True)[:most]
+    rest = [values for name, values in found.items() if name not in kept]
+    shown = {name: values for name, values in found.items() if name in kept}
+    return shown | {"other": [sum(values[i] or 0.0 for values in rest) for i in range(n)]}
 
 
 def _marks(result: Mapping[str, Any]) -> list[Mark]:

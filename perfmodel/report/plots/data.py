@@ -62,6 +62,8 @@ def scaling(envelope: Envelope) -> Scaling:
         speedup_low, speedup_high = _carry(speedup, time, high), _carry(speedup, time, low)
     parts = result.get("parts_s")
     hidden = result.get("hidden_s")
+    if isinstance(hidden, list):
+        hidden = {"communication": hidden}
     points = [
         p for p in result.get("measured") or () if isinstance(p, Mapping) and p.get("time_s") and p.get("k")
     ]

@@ -1,0 +1,164 @@
+"""The library behind the server: requests in, envelopes out. The only module here that knows how to predict."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perfmodel.errors import Problem, SpecError, did_you_mean
+from perfmodel.results import plain
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.economy import Offer
+from perfmodel.specs.jobs import load_job
+from perfmodel.specs.loader import Mark, Source
+from perfmodel.specs.prices import resolve_price
+from perfmodel.web.requests import WhatIf
+
+if TYPE_CHECKING:
+    from perfmodel.predict.beliefs import Beliefs
+    from perfmodel.specs.hardware import Cluster
+    from perfmodel.specs.job import Job
+
+DRAWS = 100  # behind the intervals of knee and p*; the bands of T(K) need none
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+
+
+class Answers(Protocol):
+    """What the server asks for. Every method runs in a worker thread and may raise `SpecError`."""
+
+    def catalogue(self) -> dict[str, Any]:
+        """Workloads, clusters and grids to choose from, with the values that the page's sliders start at."""
+        ...
+
+    def predict(self, request: WhatIf) -> dict[str, Any]:
+        """The envelope of a prediction."""
+        ...
+
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+        """The envelope of a comparison."""
+        ...
+
+
+class _Remembering(Catalog):
+    """The catalogue, with the price records of an accelerator looked up once."""
+
+    def __init__(self, *folders: Any) -> None:
+        super().__init__(*folders)
+        self._offers: dict[str, list[Offer]] = {}
+
+    def offers(self, accelerator: str) -> list[Offer]:
+        """Price records of an accelerator."""
+        if accelerator not in self._offers:
+            self._offers[accelerator] = super().offers(accelerator)
+        return self._offers[accelerator]
+
+
+class Library:
+    """Answers from this package. Specs are read from the catalogue's folders and nowhere else."""
+
+    def __init__(self, extra_dirs: Sequence[Path] = (), beliefs: Beliefs | None = None) -> None:
+        from perfmodel.predict.beliefs import shipped_beliefs
+
+        self._catalog = _Remembering.default(extra_dirs)
+        self._beliefs = beliefs or shipped_beliefs()
+        self._reading = threading.Lock()  # the catalogue remembers what it read
+
+    def catalogue(self) -> dict[str, Any]:
+        """Names with what a person needs to choose; an entry that cannot be read is left out and counted."""
+        catalog, unreadable = self._catalog, 0
+        workloads, clusters = [], []
+        with self._reading:
+            for name in catalog.names("workloads"):
+                try:
+                    found = catalog.get("workloads", name)
+                except SpecError:
+                    unreadable += 1
+                    continue
+                row = {"name": name, "label": found.title or name, "kind": found.kind, "params": found.params}
+                workloads.append(row | {"seq_len": found.seq_len, "sample": found.sample})
+            for name in sorted({*catalog.names("clusters"), *catalog.names("nodes")}):
+                try:
+                    clusters.append(self._cluster(name, catalog.cluster(name)))
+                except SpecError:
+                    unreadable += 1
+        return {
+            "workloads": workloads,
+            "clusters": clusters,
+            "grids": catalog.names("grids"),
+            "precisions": PRECISIONS,
+            "shardings": SHARDINGS,
+            "unreadable": unreadable,
+        }
+
+    def predict(self, request: WhatIf) -> dict[str, Any]:
+        """The envelope of a prediction, with bands of the speedup beside those of the time."""
+        from perfmodel.decide.prediction import predict
+        from perfmodel.decide.ratio import efficiency_band
+
+        job = self._job(request)
+        beliefs = self._calibrated(job, request)
+        found = predict(job, beliefs, draws=DRAWS, seed=request.seed)
+        envelope = found.envelope()
+        band = efficiency_band(found.curve, beliefs) if found.curve is not None else None
+        if band is not None and found.curve is not None:
+            low, high = (plain(found.curve.k * edge) for edge in (band.low, band.high))
+            envelope["result"] |= {"speedup_low": low, "speedup_high": high}
+        return envelope
+
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+        """Both predictions in one envelope."""
+        left, right = self.predict(a), self.predict(b)
+        names = [f"{side.workload} on {side.cluster}" for side in (a, b)]
+        if names[0] == names[1]:
+            names = ["A", "B"]
+        return {
+            **left,
+            "schema": "perfmodel/comparison/1",
+            "inputs": {"a": left["inputs"], "b": right["inputs"]},
+            "result": {"names": names, "a": left["result"], "b": right["result"]},
+        }
+
+    def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
+        link = cluster.scale_out or cluster.node.scale_out
+        price, _ = resolve_price(None, cluster, self._catalog, Mark(Source("")))
+        return {
+            "name": name,
+            "label": cluster.title or cluster.node.title or name,
+            "accelerator": cluster.accelerator.name,
+            "accelerators_per_node": cluster.node.accelerators_per_node,
+            "max_accelerators": cluster.max_accelerators,
+            "bandwidth": link.bandwidth if link else None,
+            "latency": link.latency if link else None,
+            "price_usd_per_h": round(price.per_accelerator * 3600, 6)
+            if price.per_accelerator is not None
+            else None,
+        }
+
+    def _job(self, request: WhatIf) -> Job:
+        """The job, from names that the catalogue holds: a name that looks like a file is not one here."""
+        known = {
+            "workload": set(self._catalog.names("workloads")),
+            "cluster": {*self._catalog.names("clusters"), *self._catalog.names("nodes")},
+            "grid": set(self._catalog.names("grids")),
+        }
+        problems = []
+        for field, names in known.items():
+            name = getattr(request, field)
+            if name is not None and name not in names:
+                problems.append(
+                    Problem(
+                        f"--{field}",
+                        code="S008",
+                        message=f'no {field} named "{name}"{did_you_mean(name, names)}',
+                    )
+                )
+        if problems:
+            raise SpecError(problems)
+        with self._reading:
+            return load_job(None, overrides=request.overrides(), catalog=self._catalog)
+
+    def _calibrated(self, job: Job, request: WhatIf) -> Beliefs:
+        return self._beliefs

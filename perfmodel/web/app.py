@@ -1,0 +1,203 @@
+"""The ASGI application: routes, error forms, and static files that were read into memory at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from importlib import resources
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from perfmodel.web.guards import App, Guard, Limits, error_body
+from perfmodel.web.jobtext import command, job_yaml
+from perfmodel.web.openapi import document
+from perfmodel.web.requests import Pair, Upload, UploadError, WhatIf, read_timings
+from perfmodel.web.workshop import BusyError, Workers, Workshop
+
+STATIC = {
+    "index.html": "text/html; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "state.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+Model = TypeVar("Model", bound=BaseModel)
+_SECONDS = 60.0  # for one answer; far beyond any sane one
+
+
+class RefusalError(Exception):
+    """An answer that is an error."""
+
+    def __init__(
+        self, status: int, code: str, message: str, problems: list[dict[str, str]] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = error_body(code, message, problems)
+
+
+def create_app(workers: Workers, limits: Limits | None = None) -> App:
+    """The whole server as an ASGI app."""
+    limits = limits or Limits()
+    workshop = Workshop(workers, limits.cache_bytes, limits.queue)
+    api = _Api(workshop)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        warming = asyncio.create_task(workers.warm())
+        yield
+        warming.cancel()
+        workers.close()
+
+    routes = [Route(f"/{name}", _static(name)) for name in STATIC]
+    routes += [
+        Route("/", _static("index.html")),
+        Route("/openapi.json", api.openapi),
+        Route("/healthz", api.health),
+        Route("/api/catalog", api.catalog),
+        Route("/api/predict", api.predict, methods=["POST"]),
+        Route("/api/compare", api.compare, methods=["POST"]),
+        Route("/api/calibrate", api.calibrate, methods=["POST"]),
+        Route("/api/job", api.job, methods=["POST"]),
+        Route("/api/report", api.report, methods=["POST"]),
+    ]
+    handlers: dict[Any, Any] = {
+        RefusalError: _refused,
+        HTTPException: _http_error,
+        BusyError: _busy,
+        Exception: _fault,
+    }
+    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan), limits)
+
+
+class _Api:
+    def __init__(self, workshop: Workshop) -> None:
+        self.workshop = workshop
+        self._document = json.dumps(document()).encode()
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(self._document)
+
+    async def health(self, request: Request) -> Response:
+        counts = {**vars(self.workshop.counts), "restarts": self.workshop.workers.restarts}
+        return _json(json.dumps({"ok": True, **counts}).encode())
+
+    async def catalog(self, request: Request) -> Response:
+        return _json(await self._answer("catalogue", ""))
+
+    async def predict(self, request: Request) -> Response:
+        job = await _read(request, WhatIf)
+        return _json(await self._answer("predict", job.canonical()))
+
+    async def compare(self, request: Request) -> Response:
+        pair = await _read(request, Pair)
+        return _json(await self._answer("compare", pair.model_dump_json(exclude_defaults=True)))
+
+    async def calibrate(self, request: Request) -> Response:
+        upload = await _read(request, Upload)
+        try:
+            timings = read_timings(upload.timings)
+        except UploadError as error:
+            problems = [{"field": "timings", "message": message} for message in error.problems]
+            raise RefusalError(422, "bad_timings", "the timings cannot be used", problems) from None
+        job = upload.job.model_copy(update={"timings": timings})
+        prediction = await self._answer("predict", job.canonical())
+        rows = json.dumps([row.model_dump(exclude_none=True) for row in timings]).encode()
+        return _json(b'{"timings": ' + rows + b', "prediction": ' + prediction + b"}")
+
+    async def job(self, request: Request) -> Response:
+        job = await _read(request, WhatIf)
+        return _json(json.dumps({"yaml": job_yaml(job), "command": command(job)}).encode())
+
+    async def report(self, request: Request) -> Response:
+        job = await _read(request, WhatIf)
+        page = await self._answer("report", job.canonical())
+        name = f"{job.workload}-on-{job.cluster}.html"
+        headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+        return Response(page, media_type="text/html", headers=headers)
+
+    async def _answer(self, task: str, payload: str) -> bytes:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                status, body = await self.workshop.answer(f"{task} {payload}", task, payload)
+        except TimeoutError:
+            raise RefusalError(503, "too_long", f"no answer within {_SECONDS:g} s") from None
+        if status != 200:
+            raise _ready(status, body)
+        return body
+
+
+async def _read(request: Request, model: type[Model]) -> Model:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusalError(415, "not_json", "send the body as application/json")
+    raw = await request.body()
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RefusalError(400, "bad_json", f"the body is not JSON: {type(error).__name__}") from None
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = [
+            {"field": ".".join(str(part) for part in item["loc"])[:200], "message": item["msg"][:300]}
+            for item in error.errors(include_url=False, include_context=False, include_input=False)[:20]
+        ]
+        raise RefusalError(422, "bad_request", "the request cannot be understood", problems) from None
+
+
+def _static(name: str) -> Callable[[Request], Any]:
+    body = resources.files("perfmodel.web").joinpath("static", name).read_bytes()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+
+    async def serve(request: Request) -> Response:
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=STATIC[name], headers=headers)
+
+    return serve
+
+
+def _ready(status: int, body: bytes) -> RefusalError:
+    """A refusal whose body a worker has written."""
+    error = RefusalError(status, "", "")
+    error.body = body
+    return error
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+async def _refused(request: Request, error: RefusalError) -> Response:
+    return _json(error.body, error.status)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    answer = _json(
+        error_body("not_found" if error.status_code == 404 else "http", str(error.detail)), error.status_code
+    )
+    for name, value in (error.headers or {}).items():
+        answer.headers[name] = value
+    return answer
+
+
+async def _busy(request: Request, error: BusyError) -> Response:
+    answer = _json(error_body("busy", "too many questions are waiting; try again"), 503)
+    answer.headers["retry-after"] = "1"
+    return answer
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return _json(error_body("fault", f"internal fault: {type(error).__name__}; this is our mistake"), 500)

@@ -1,0 +1,438 @@
+// The page: controls to state, state to question, answer to charts and tables.
+import { legend, lines, shares } from "/charts.js";
+import { DEFAULTS, SCALES, fromQuery, number, position, quantity, toQuery, toRequest } from "/state.js";
+
+const $ = (id) => document.getElementById(id);
+const query = new URLSearchParams(location.search);
+let catalogue = { workloads: [], clusters: [] };
+let state = fromQuery(query);
+let baseline = query.has("base") ? fromQuery(new URLSearchParams(query.get("base"))) : null;
+let now = null; // the answer on screen
+let before = null; // the baseline's answer
+let shown = null; // the state that `now` answers
+let busy = false;
+let again = false;
+
+// Asking
+
+async function post(path, body) {
+  const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  if (response.ok) return response;
+  let problem = { message: `the server answered ${response.status}`, problems: [] };
+  try { problem = (await response.json()).error; } catch { /* keep the plain message */ }
+  throw Object.assign(new Error(problem.message), { problems: problem.problems ?? [] });
+}
+
+/** One question at a time; while it is out, only the latest wish is kept. */
+async function refresh() {
+  remember();
+  if (busy) { again = true; return; }
+  busy = true;
+  do {
+    again = false;
+    const asked = { ...state };
+    try {
+      const started = performance.now();
+      const answer = await (await post("/api/predict", toRequest(asked))).json();
+      now = answer;
+      shown = asked;
+      if (baseline === null) { baseline = asked; before = answer; remember(); }
+      if (before === null) before = await answerOf(baseline);
+      fail(null);
+      render();
+      $("status").textContent = `answered in ${Math.round(performance.now() - started)} ms`;
+    } catch (error) {
+      fail(error);
+    }
+  } while (again);
+  busy = false;
+}
+
+async function answerOf(wanted) {
+  try { return await (await post("/api/predict", toRequest(wanted))).json(); } catch { return null; }
+}
+
+function remember() {
+  const kept = toQuery(state);
+  if (baseline !== null) {
+    const base = toQuery(baseline).toString();
+    if (base !== toQuery(state).toString()) kept.set("base", base);
+  }
+  const text = kept.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+}
+
+function fail(error) {
+  const place = $("error");
+  place.hidden = error === null;
+  if (error === null) { place.replaceChildren(); return; }
+  const list = document.createElement("ul");
+  for (const problem of error.problems ?? []) {
+    const item = document.createElement("li");
+    item.textContent = [problem.field ? `${problem.field}: ` : "", problem.message, problem.help ? ` (${problem.help})` : ""].join("");
+    list.append(item);
+  }
+  place.replaceChildren(error.message, list);
+}
+
+// Showing
+
+const at = (result, key, k) => result?.[key]?.[result.k.indexOf(k)] ?? null;
+const knee = (result) => result?.knee?.threshold ?? {};
+
+function render() {
+  const result = now.result;
+  const feasible = result.k.filter((k) => at(result, "time_s", k) !== null);
+  if (state.sel === null || !result.k.includes(state.sel)) {
+    const wish = [state.sel, knee(result).k, result.p_star?.k].find((k) => result.k.includes(k));
+    state.sel = wish ?? feasible.at(-1) ?? result.k.at(-1);
+  }
+  $("answer").textContent = now.summary?.answer ?? "";
+  $("subject").textContent = now.summary?.title ?? "";
+  $("cost-basis").textContent = result.cost_basis ? String(result.cost_basis).replaceAll("_", " ") : "";
+  facts(now.summary?.facts ?? []);
+  controls();
+  charts();
+  comparison();
+  curveTable();
+  $("notes").replaceChildren(...(now.summary?.notes ?? []).map((text) => {
+    const item = document.createElement("li");
+    item.textContent = text;
+    return item;
+  }));
+}
+
+function facts(entries) {
+  $("facts").replaceChildren(...entries.map(([label, value, more]) => {
+    const box = document.createElement("div");
+    const [dt, dd, small] = ["dt", "dd", "small"].map((name) => document.createElement(name));
+    dt.textContent = label;
+    small.textContent = more;
+    dd.append(value, small);
+    box.append(dt, dd);
+    return box;
+  }));
+}
+
+function charts() {
+  const result = now.result;
+  const old = before?.result;
+  const ghost = old && toQuery(baseline).toString() !== toQuery(shown).toString();
+  const marks = [["knee", knee(result).k], ["p*", result.p_star?.k], ["fastest", result.fastest?.k]]
+    .filter(([, k]) => k !== null && k !== undefined).map(([label, x]) => ({ label, x }));
+  const bounds = (result.boundaries ?? []).map((b) => ({ label: b.name ?? b.label, x: b.k }));
+  const common = { marks, bounds, select: state.sel, onSelect: select };
+  const line = (name, look, from, key) => ({ name, look, x: from.k, y: from[key] ?? [] });
+  const both = (key, unit) => (k) => [
+    `now ${quantity(at(result, key, k), unit)}`,
+    ...(ghost ? [`baseline ${quantity(at(old, key, k), unit)}`] : []),
+  ];
+  const series = [
+    { ...line("now, 90 % band", "s0", result, "speedup"), low: result.speedup_low, high: result.speedup_high },
+    { name: "ideal", look: "ideal dashed", x: result.k, y: result.k },
+  ];
+  if (ghost) series.push(line("baseline", "s5 ghost", old, "speedup"));
+  const base = result.baseline_k ?? 1;
+  const start = at(result, "time_s", base);
+  if (state.timings && start) {
+    const scale = (k) => (state.regime === "weak" ? k : base) * start;
+    series.push({ name: "measured", look: "s2 dots", x: state.timings.map((t) => t.k), y: state.timings.map((t) => scale(t.k) / t.time_s) });
+  }
+  legend($("legend-speedup"), series.map(({ name, look }) => ({ name, look })));
+  lines($("chart-speedup"), { ...common, title: "Speedup against K", alt: now.summary?.answer ?? "", yTitle: "speedup", series, yLog: true, show: both("speedup", "x") });
+  lines($("chart-efficiency"), {
+    ...common, title: "Efficiency against K", alt: "The zone under the threshold is shaded.", yTitle: "efficiency [%]", percent: true, bounds: [],
+    series: [line("now", "s0", result, "efficiency"), ...(ghost ? [line("baseline", "s5 ghost", old, "efficiency")] : [])],
+    floor: knee(result).value ?? 0.7, show: both("efficiency", "%"),
+  });
+  const parts = largest(result.parts_s ?? {}, 7);
+  legend($("legend-parts"), parts.map((part, i) => ({ name: part.name, look: `s${i % 8} block` })));
+  shares($("chart-parts"), {
+    title: "Step time by part", alt: "Share of each part at each K.", k: result.k, parts, select: state.sel, onSelect: select,
+    show: (k) => parts.map((part) => `${part.name} ${quantity(part.values[result.k.indexOf(k)], "s")}`),
+  });
+  lines($("chart-cost"), {
+    ...common, title: "Cost against K", alt: `Cheapest at K = ${result.p_star?.k ?? "none"}.`, yTitle: "USD", bounds: [],
+    series: [line("now", "s0", result, "cost_usd"), ...(ghost ? [line("baseline", "s5 ghost", old, "cost_usd")] : [])],
+    show: both("cost_usd", "USD"),
+  });
+}
+
+/** The parts that matter, in their order; the rest becomes "other". */
+function largest(found, most) {
+  const parts = Object.entries(found).filter(([, v]) => v.some((x) => x)).map(([name, values]) => ({ name: name.replaceAll("_", " "), values }));
+  if (parts.length <= most + 1) return parts;
+  const reach = (part) => Math.max(...part.values.map((v, i) => (v ?? 0) / (now.result.time_s[i] || 1)));
+  const kept = new Set([...parts].sort((a, b) => reach(b) - reach(a)).slice(0, most));
+  const rest = parts.filter((part) => !kept.has(part));
+  const other = { name: "other", values: now.result.k.map((_, i) => rest.reduce((sum, part) => sum + (part.values[i] ?? 0), 0)) };
+  return [...parts.filter((part) => kept.has(part)), other];
+}
+
+function row(cells, options = {}) {
+  const made = document.createElement("tr");
+  made.className = options.chosen ? "chosen" : "";
+  cells.forEach((cell, i) => {
+    const place = document.createElement(options.head || i === 0 ? "th" : "td");
+    place.scope = options.head ? "col" : "row";
+    if (!(options.head || i === 0)) place.removeAttribute("scope");
+    if (cell !== null && typeof cell === "object") {
+      place.textContent = cell.text;
+      place.className = cell.look;
+    } else {
+      place.textContent = cell ?? "";
+    }
+    if (options.right?.includes(i)) place.classList.add("n");
+    made.append(place);
+  });
+  return made;
+}
+
+function table(place, heads, rows, right) {
+  const [head, body] = ["thead", "tbody"].map((name) => document.createElement(name));
+  head.append(row(heads, { head: true, right }));
+  body.append(...rows.map(({ cells, chosen }) => row(cells, { chosen, right })));
+  place.replaceChildren(head, body);
+}
+
+function comparison() {
+  const [a, b] = [before?.result, now.result];
+  const k = state.sel;
+  const entries = [
+    ["workload", null, baseline.workload, shown.workload],
+    ["cluster", null, baseline.cluster, shown.cluster],
+    ["knee, K", "count+", knee(a).k, knee(b).k],
+    ["cheapest, K", "count", a?.p_star?.k, b.p_star?.k],
+    ["cost there", "USD", a?.p_star?.cost_usd, b.p_star?.cost_usd],
+    ["fastest, K", "count", a?.fastest?.k, b.fastest?.k],
+    ["step time there", "s", a?.fastest?.time_s, b.fastest?.time_s],
+    [`at K = ${number(k)}: step time`, "s", at(a, "time_s", k), at(b, "time_s", k)],
+    [`at K = ${number(k)}: efficiency`, "%", at(a, "efficiency", k), at(b, "efficiency", k)],
+    [`at K = ${number(k)}: cost`, "USD", at(a, "cost_usd", k), at(b, "cost_usd", k)],
+    [`at K = ${number(k)}: memory`, "B", at(a, "memory_bytes", k), at(b, "memory_bytes", k)],
+    [`at K = ${number(k)}: layout`, null, layoutText(at(a, "layout", k)), layoutText(at(b, "layout", k))],
+  ];
+  table($("compare"), ["", "baseline", "now", "change"], entries.map(([label, unit, left, right]) => ({
+    cells: [label, show(left, unit), show(right, unit), change(left, right, unit)],
+  })), [1, 2, 3]);
+}
+
+function show(value, unit) {
+  if (unit === null) return value ?? "";
+  if (value === null || value === undefined) return "-";
+  return unit.startsWith("count") ? number(value) : quantity(value, unit);
+}
+
+function change(left, right, unit) {
+  if (unit === null) return left === right ? "" : "changed";
+  if (typeof left !== "number" || typeof right !== "number" || !left || left === right) return "";
+  const share = right / left - 1;
+  const text = `${share > 0 ? "+" : ""}${number(share * 100)} %`;
+  if (unit === "count" || unit === "B") return text;
+  const good = unit === "%" || unit === "count+" ? share > 0 : share < 0;
+  return { text, look: good ? "better" : "worse" };
+}
+
+function layoutText(layout) {
+  if (!layout || typeof layout !== "object") return layout ?? "";
+  const degrees = ["dp", "tp", "pp", "cp", "ep"].filter((d) => layout[d] > 1).map((d) => `${d}${layout[d]}`);
+  return [...degrees, layout.sharding, layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
+}
+
+function curveTable() {
+  const r = now.result;
+  table($("curve"), ["K", "step time", "90 % band", "speedup", "efficiency", "cost", "memory", "layout"], r.k.map((k, i) => ({
+    chosen: k === state.sel,
+    cells: [
+      number(k), quantity(r.time_s[i], "s"),
+      r.time_s_low?.[i] ? `${quantity(r.time_s_low[i], "s")} to ${quantity(r.time_s_high[i], "s")}` : "-",
+      quantity(r.speedup[i], "x"), quantity(r.efficiency[i], "%"), quantity(r.cost_usd?.[i], "USD"),
+      quantity(r.memory_bytes?.[i], "B"), r.reason?.[i] ?? layoutText(r.layout?.[i]),
+    ],
+  })), [0, 1, 2, 3, 4, 5, 6]);
+}
+
+// Controls
+
+function select(k) {
+  state.sel = k;
+  remember();
+  render();
+}
+
+const UNITS = { batch: "", bandwidth: "B/s", latency: "s", jitter: "%", price: "USD/h", fixed: "USD/h" };
+
+/** What a slider stands for when the state leaves it open: the catalogue's value. */
+function own(key) {
+  const inputs = now?.inputs ?? {};
+  const cluster = catalogue.clusters.find((c) => c.name === state.cluster) ?? {};
+  if (key === "batch") {
+    const name = state.regime === "weak" ? "batch_per_accelerator" : "global_batch";
+    return now?.result?.[name] ?? inputs[name] ?? inputs.job?.[name] ?? null;
+  }
+  if (key === "bandwidth" || key === "latency") return cluster[key] ?? null;
+  if (key === "price") return cluster.price_usd_per_h ?? null;
+  return key === "fixed" ? 0 : null;
+}
+
+function controls() {
+  for (const key of ["workload", "cluster", "regime", "layout", "tp", "pp", "sharding", "recompute", "kmax"]) $(key).value = String(state[key]);
+  $("precision").value = state.precision ?? "";
+  for (const [key, id] of [["seq", "seq"], ["steps", "steps"]]) {
+    if (document.activeElement !== $(id)) $(id).value = state[key] ?? "";
+  }
+  $("layout-fields").hidden = state.layout !== "fixed";
+  for (const key of Object.keys(SCALES)) {
+    const chosen = state[key] !== null;
+    const value = chosen ? state[key] : own(key);
+    const slider = $(key);
+    if (document.activeElement !== slider || !chosen) slider.value = value === null ? Math.round(SCALES[key].max / 4) : position(key, value);
+    const text = value === null ? "as known" : quantity(value, UNITS[key]);
+    const output = $(`${key}-value`);
+    output.textContent = chosen ? text : value === null ? text : `${text} (default)`;
+    output.className = chosen ? "" : "own";
+    slider.setAttribute("aria-valuetext", output.textContent);
+    const reset = document.querySelector(`[data-reset="${key}"]`);
+    if (reset) reset.disabled = !chosen;
+  }
+  const ks = now?.result?.k ?? [];
+  $("sel").max = Math.max(0, ks.length - 1);
+  $("sel").value = Math.max(0, ks.indexOf(state.sel));
+  $("sel-value").textContent = `K = ${number(state.sel)}`;
+  $("sel").setAttribute("aria-valuetext", `K = ${number(state.sel)}`);
+  $("timings-state").hidden = !state.timings;
+  if (state.timings) $("timings-state").firstElementChild.textContent = `calibrated with ${state.timings.length} measured steps`;
+}
+
+function listen() {
+  for (const key of ["workload", "cluster", "regime", "layout", "sharding", "recompute"]) {
+    $(key).addEventListener("change", () => {
+      state[key] = $(key).value;
+      // What was chosen for another cluster or regime means nothing here.
+      if (key === "cluster") Object.assign(state, { bandwidth: null, latency: null, price: null });
+      if (key === "workload") Object.assign(state, { batch: null, seq: null });
+      if (key === "regime") state.batch = null;
+      if (key === "workload" || key === "cluster") state.timings = null;
+      controls();
+      refresh();
+    });
+  }
+  for (const key of ["tp", "pp", "kmax"]) $(key).addEventListener("change", () => { state[key] = Number($(key).value); refresh(); });
+  $("precision").addEventListener("change", () => { state.precision = $("precision").value || null; refresh(); });
+  for (const key of ["seq", "steps"]) {
+    $(key).addEventListener("change", () => {
+      const value = Math.round(Number($(key).value));
+      state[key] = value >= 1 ? value : null;
+      refresh();
+    });
+  }
+  for (const key of Object.keys(SCALES)) {
+    $(key).addEventListener("input", () => {
+      state[key] = SCALES[key].at(Number($(key).value));
+      controls();
+      refresh();
+    });
+  }
+  for (const button of document.querySelectorAll("[data-reset]")) {
+    button.addEventListener("click", () => { state[button.dataset.reset] = null; controls(); refresh(); });
+  }
+  $("sel").addEventListener("input", () => select(now.result.k[Number($("sel").value)]));
+  $("timings").addEventListener("change", upload);
+  $("timings-clear").addEventListener("click", () => { state.timings = null; $("timings").value = ""; refresh(); });
+  $("pin").addEventListener("click", () => { [baseline, before] = [{ ...shown }, now]; remember(); render(); });
+  $("swap").addEventListener("click", () => { [state, baseline, before] = [{ ...baseline }, { ...shown }, now]; controls(); refresh(); });
+  $("share").addEventListener("click", () => { remember(); tell("Link to this page as it is", location.href); });
+  $("copy-yaml").addEventListener("click", () => asText("yaml", "The set-up as a job file"));
+  $("copy-command").addEventListener("click", () => asText("command", "The same question from the shell"));
+  $("download").addEventListener("click", download);
+  $("dialog-close").addEventListener("click", () => $("text-dialog").close());
+  $("dialog-copy").addEventListener("click", copy);
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("resize", () => { if (now) charts(); });
+}
+
+async function upload() {
+  const [file] = $("timings").files;
+  if (!file) return;
+  try {
+    if (file.size > 200000) throw new Error("the file is larger than 200 kB; perfmodel calibrate takes any size");
+    const response = await post("/api/calibrate", { job: toRequest({ ...state, timings: null }), timings: await file.text() });
+    state.timings = (await response.json()).timings;
+    fail(null);
+    refresh();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+async function asText(key, title) {
+  try { tell(title, (await (await post("/api/job", toRequest(state))).json())[key]); } catch (error) { fail(error); }
+}
+
+function tell(title, text) {
+  $("dialog-title").textContent = title;
+  $("dialog-text").value = text;
+  $("text-dialog").showModal();
+  $("dialog-text").select();
+  copy();
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText($("dialog-text").value);
+    $("status").textContent = "copied";
+  } catch { $("dialog-text").select(); }
+}
+
+async function download() {
+  try {
+    const page = await (await post("/api/report", toRequest(state))).blob();
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(page);
+    link.download = `${state.workload}-on-${state.cluster}.html`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  } catch (error) { fail(error); }
+}
+
+// Start
+
+function options(place, entries, group) {
+  const made = new Map();
+  for (const entry of entries) {
+    const option = new Option(entry.label ?? entry.name, entry.name);
+    const name = group ? entry[group] ?? "other" : null;
+    if (name === null) { place.append(option); continue; }
+    if (!made.has(name)) {
+      const box = document.createElement("optgroup");
+      box.label = name;
+      made.set(name, box);
+      place.append(box);
+    }
+    made.get(name).append(option);
+  }
+}
+
+async function start() {
+  const response = await fetch("/api/catalog");
+  if (!response.ok) throw new Error(`the catalogue answered ${response.status}`);
+  catalogue = await response.json();
+  options($("workload"), catalogue.workloads, "kind");
+  options($("cluster"), catalogue.clusters, "accelerator");
+  options($("precision"), [{ name: "", label: "the usual" }, ...catalogue.precisions.map((name) => ({ name }))]);
+  options($("sharding"), [{ name: "", label: "the usual" }, ...catalogue.shardings.map((name) => ({ name }))]);
+  options($("kmax"), [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384].map((k) => ({ name: String(k) })));
+  for (const key of ["tp", "pp"]) options($(key), [1, 2, 4, 8, 16, 32].map((k) => ({ name: String(k) })));
+  for (const [key, list] of [["workload", catalogue.workloads], ["cluster", catalogue.clusters]]) {
+    if (!list.some((entry) => entry.name === state[key])) {
+      fail(new Error(`the catalogue has no ${key} named ${state[key]}`));
+      state[key] = list.some((entry) => entry.name === DEFAULTS[key]) ? DEFAULTS[key] : list[0].name;
+    }
+  }
+  listen();
+  controls();
+  await refresh();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch(fail);
