@@ -14,7 +14,7 @@ from typing import Any
 from perfmodel.errors import Problem, SpecError
 
 MAX_BYTES = 4_000_000
-MAX_NODES = 200_000  # aliases can make a small file expand without end
+MAX_NODES = 50_000  # aliases can make a small file expand without end
 MAX_DEPTH = 50
 _TAG = "tag:yaml.org,2002:"
 
