@@ -26,7 +26,11 @@ QuickOption = Annotated[
 ]
 ProcessesOption = Annotated[
     int | None,
-    typer.Option("--nproc", min=2, help="Start this many processes here (or use torchrun --no-python)."),
+    typer.Option(
+        "--nproc",
+        min=2,
+        help="Start this many processes here (or: torchrun ... --no-python -- perfmodel ...).",
+    ),
 ]
 
 

@@ -83,10 +83,14 @@ def operation(group: Group, op: str, size: int) -> Callable[[], object]:
         return lambda: dist.broadcast(x, 0)
     if op == "all_gather":
         whole, part = new(share * group.world), new(share)
-        return lambda: dist.all_gather_into_tensor(whole, part)
+        gather = (
+            getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        )  # renamed in torch 2.13
+        return lambda: gather(whole, part)
     if op == "reduce_scatter":
         whole, part = new(share * group.world).zero_(), new(share)
-        return lambda: dist.reduce_scatter_tensor(part, whole)
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        return lambda: scatter(part, whole)
     if op == "all_to_all":
         x, y = new(share * group.world), new(share * group.world)
         return lambda: dist.all_to_all_single(y, x)

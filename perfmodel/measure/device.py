@@ -15,9 +15,9 @@ from typing import Any
 
 from perfmodel.errors import UsageError
 from perfmodel.measure.journal import Journal
-from perfmodel.measure.machine import Machine
+from perfmodel.measure.machine import Machine, cannot_multiply
 from perfmodel.measure.progress import tracked
-from perfmodel.measure.timing import NOISY, Sample, Settings, time_call
+from perfmodel.measure.timing import NOISY, Sample, Settings, TooSlowError, time_call
 from perfmodel.results import Result
 from perfmodel.units import format_quantity
 from perfmodel.workloads.text import render, slug
@@ -26,6 +26,7 @@ PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 GPU_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CPU_SIZES = (128, 256, 512, 1024, 2048)
 LAUNCH_CHAIN = 64
+EMULATED = 200.0  # no device multiplies this much slower in hardware (fp64 on a gaming GPU: 1/64 of fp32)
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,14 @@ class DeviceReport:
         return max(rates) if rates else None
 
     def peaks(self) -> dict[str, float]:
-        """Best matmul rate by precision [FLOP/s]."""
+        """Best matmul rate by precision [FLOP/s]; those far below the best are emulated and left out."""
         found = {precision: self.rate(f"matmul/{precision}/") for precision in PRECISIONS}
-        return {precision: rate for precision, rate in found.items() if rate is not None}
+        best = max((rate for rate in found.values() if rate is not None), default=0.0)
+        return {
+            precision: rate
+            for precision, rate in found.items()
+            if rate is not None and rate >= best / EMULATED
+        }
 
     def noisy(self) -> tuple[str, ...]:
         """Items whose repeats differ by more than they should."""
@@ -166,11 +172,18 @@ def measure_device(
     )
     samples: dict[str, Sample] = {}
     skipped: list[str] = []
+    refused: dict[str, str | None] = {}  # precision -> why this machine does not have it
     for item in tracked(plan, len(plan), "device", quiet=quiet):
         record = book.get(item.key)
         if record is None:
-            record = _run(item, machine, chosen, clock)
+            precision = item.key.split("/")[1] if item.key.startswith("matmul/") else None
+            if precision is not None and precision not in refused:
+                refused[precision] = cannot_multiply(machine, precision)
+            reason = refused.get(precision) if precision is not None else None
+            record = {"skipped": reason} if reason else _run(item, machine, chosen, clock)
             book.add(item.key, record)
+            if precision is not None and record.get("slow"):
+                refused[precision] = f"smaller products were already too slow: {record['skipped']}"
         if "skipped" in record:
             skipped.append(f"{item.key}: {record['skipped']}")
         else:
@@ -183,6 +196,8 @@ def measure_device(
 def _run(item: Item, machine: Machine, settings: Settings, clock: Callable[[], float]) -> dict[str, Any]:
     try:
         sample = time_call(item.prepare(), settings, synchronize=machine.synchronize, clock=clock)
+    except TooSlowError as error:
+        return {"skipped": str(error), "slow": True}
     except (RuntimeError, NotImplementedError, AttributeError, TypeError, ValueError) as error:
         # A precision without kernels here, or no memory left for this size: the others still count.
         return {"skipped": str(error).splitlines()[0][:160] if str(error) else type(error).__name__}
@@ -228,10 +243,9 @@ def accelerator_fields(
         "date": report.date,
         "confidence": "measured",
     }
-    if report.skipped:
-        fields["notes"] = (
-            f"not measured: {'; '.join(sorted({line.split('/')[1] for line in report.skipped if '/' in line}))}"
-        )
+    tried = {key.split("/")[1] for key in report.work if key.startswith("matmul/")}
+    if missing := [precision for precision in PRECISIONS if precision in tried - set(peaks)]:
+        fields["notes"] = f"without hardware here: {', '.join(missing)}"
     return fields
 
 

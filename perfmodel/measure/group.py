@@ -74,9 +74,14 @@ def relaunch(processes: int, arguments: Sequence[str]) -> int:
     if processes < 1:
         raise UsageError(f"--nproc: {processes} processes", code="M003", help="1 or more")
     find_machine("cpu")  # says how to install torch when it is missing
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
-        "--module", "perfmodel", *arguments,
-    ]  # fmt: skip
+    # After "--" torchrun leaves the options alone; before it, --nproc and --log would pass for prefixes of its own.
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+    ]
+    command = [*launcher, "--module", "--", "perfmodel", *arguments]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     return subprocess.run(command, env=environment, check=False).returncode

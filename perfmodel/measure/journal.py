@@ -36,10 +36,11 @@ class Journal:
                 except (ValueError, KeyError, TypeError):
                     continue  # the line that was being written when the run was stopped
             self.resumed = len(self._records)
-            return
-        if lines:
+        elif lines:
             path.replace(path.with_name(path.name + ".old"))
-        path.write_text(self._fingerprint + "\n", encoding="utf-8")
+        # Written anew, so that a torn last line does not swallow the next record.
+        kept = [json.dumps({"key": key, "value": value}) for key, value in self._records.items()]
+        path.write_text("\n".join([self._fingerprint, *kept, ""]), encoding="utf-8")
 
     def get(self, key: str) -> Any:
         """The record of `key`, or None."""

@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +90,34 @@ def find_machine(device: str | None = None, local_rank: int = 0) -> Machine:
             float(facts.L2_cache_size) if getattr(facts, "L2_cache_size", 0) else None,
         )
     return Machine(torch, "cpu", "cpu", _cpu_title(), None, _host_memory(), torch.get_num_threads(), None)
+
+
+# Each line multiplies two small matrices; what a processor lacks may end the process, not raise.
+_PROBES = {
+    "fp16": "x = torch.ones(64, 64, dtype=torch.float16); torch.mm(x, x)",
+    "bf16": "x = torch.ones(64, 64, dtype=torch.bfloat16); torch.mm(x, x)",
+    "fp8": "x = torch.ones(64, 64).to(torch.float8_e4m3fn); o = torch.ones(()); "
+    "torch._scaled_mm(x, x.t(), scale_a=o, scale_b=o, out_dtype=torch.bfloat16)",
+}
+
+
+def cannot_multiply(machine: Machine, precision: str) -> str | None:
+    """Why this CPU cannot multiply in a precision, found out in a process of its own; None when it can.
+
+    GPU builds raise a plain error instead, and need no probe.
+    """
+    if machine.kind != "cpu" or precision not in _PROBES:
+        return None
+    command = [sys.executable, "-c", f"import torch; {_PROBES[precision]}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return "a small product took minutes"
+    if done.returncode < 0:
+        return f"the process ended with signal {-done.returncode} (an instruction that this CPU lacks)"
+    if done.returncode > 0:
+        return (done.stderr.strip().splitlines() or ["it failed"])[-1][:160]
+    return None
 
 
 def _cpu_title() -> str:

@@ -34,11 +34,16 @@ class Settings:
     repeat_s: float = 0.02
     repeats: int = 7
     most_calls: int = 10_000
+    longest_call_s: float = 5.0  # a call that takes longer is given up: emulation, or the wrong size
 
     @classmethod
     def quick(cls) -> Settings:
         """Rougher and some five times shorter."""
-        return cls(warmup_calls=2, warmup_s=0.01, repeat_s=0.005, repeats=5)
+        return cls(warmup_calls=2, warmup_s=0.01, repeat_s=0.005, repeats=5, longest_call_s=1.0)
+
+
+class TooSlowError(RuntimeError):
+    """One call takes longer than the settings allow."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ def time_call(
         synchronize()
         calls += 1
         elapsed = agree(clock() - begin)
+        if elapsed > calls * settings.longest_call_s:
+            raise TooSlowError(f"one call takes {elapsed / calls:.2g} s")
         if calls >= settings.most_calls:
             break
     # The first warm-up calls may be slow (allocation, compilation); two more tell the steady time.
