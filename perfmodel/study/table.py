@@ -89,7 +89,9 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
     ([1.0, 2.0], [10.0, 5.5])
     """
     raw = data.encode() if isinstance(data, str) else data
-    raw = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in raw:
+        raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     header, body_start = _read_header(raw, name)
     problems = _header_problems(header, name)
     wanted = tuple(dict.fromkeys(n for n in header.names if n in KNOWN and n not in LABELS))
@@ -185,15 +187,13 @@ def _quick(body: bytes, header: _Header, wanted: tuple[str, ...]) -> dict[str, A
     body = body.rstrip(b"\n")
     if not body or b'"' in body or b"#" in body:
         return None
-    rectangular, blanks = _shape(body, len(header.names))
-    if not rectangular:
+    shape = _shape(body, len(header.names))
+    if not shape.rectangular:
         return None
-    if blanks:
+    if shape.blanks:
         if b"nan" in body.lower():
             return None  # a written NaN is a mistake, a blank is not: only the careful reader sees which
-        body = body.replace(b",,", b",nan,").replace(b",,", b",nan,").replace(b",\n", b",nan\n")
-        body = body.replace(b"\n,", b"\nnan,")
-        body = (b"nan" if body[:1] == b"," else b"") + body + (b"nan" if body[-1:] == b"," else b"")
+        body = _filled(body, shape.blanks)
     positions = [header.names.index(column) for column in wanted]
     try:
         lines = body.decode("utf-8").split("\n")
@@ -203,18 +203,40 @@ def _quick(body: bytes, header: _Header, wanted: tuple[str, ...]) -> dict[str, A
     return {column: np.ascontiguousarray(values[:, i]) for i, column in enumerate(wanted)}
 
 
-def _shape(body: bytes, width: int) -> tuple[bool, bool]:
-    """Whether every line has `width` cells (numpy skips surplus cells without a word), and whether any is empty."""
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    rectangular: bool
+    blanks: frozenset[bytes]  # what stands around empty cells: ",,", ",\n", "\n,"
+
+
+def _shape(body: bytes, width: int) -> _Shape:
+    """Whether every line has `width` cells (numpy skips surplus cells without a word), and where some are empty."""
     data = np.frombuffer(body, dtype=np.uint8)
     separators = np.flatnonzero((data == ord(",")) | (data == ord("\n")))
-    ends_line = data[separators] == ord("\n")
+    kinds = data[separators]
     expected = np.zeros(separators.size, dtype=np.bool_)
     expected[width - 1 :: width] = True
-    rectangular = (separators.size + 1) % width == 0 and np.array_equal(ends_line, expected)
-    touching = separators.size > 0 and (
-        bool(np.any(np.diff(separators) == 1)) or separators[0] == 0 or separators[-1] == data.size - 1
-    )
-    return rectangular, bool(touching)
+    rectangular = (separators.size + 1) % width == 0 and np.array_equal(kinds == ord("\n"), expected)
+    # The file's two ends count as line ends.
+    empty = np.flatnonzero(np.diff(separators) == 1)
+    pairs = set(np.unique(kinds[empty].astype(np.int64) * 256 + kinds[empty + 1]).tolist())
+    blanks = {bytes(divmod(pair, 256)) for pair in pairs}
+    if body[:1] == b",":
+        blanks.add(b"\n,")
+    if body[-1:] == b",":
+        blanks.add(b",\n")
+    return _Shape(rectangular, frozenset(blanks))
+
+
+def _filled(body: bytes, blanks: frozenset[bytes]) -> bytes:
+    """The body with NaN in its empty cells."""
+    if b",," in blanks:
+        body = body.replace(b",,", b",nan,").replace(b",,", b",nan,")  # twice: neighbours share a comma
+    if b",\n" in blanks:
+        body = body.replace(b",\n", b",nan\n") + (b"nan" if body[-1:] == b"," else b"")
+    if b"\n," in blanks:
+        body = (b"nan" if body[:1] == b"," else b"") + body.replace(b"\n,", b"\nnan,")
+    return body
 
 
 _Rule: TypeAlias = tuple[str, Callable[[Array], NDArray[np.bool_]]]
