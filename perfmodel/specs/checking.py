@@ -15,7 +15,13 @@ from perfmodel.specs.loader import Mark, Tree
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
 # Where `perfmodel schema` lists the keys of a model that is not named like its file.
-_SCHEMAS = {"JobFile": "job", "Offer": "price", "Price": "job", "PolicyFile": "policies", "Point": "claim"}
+_SCHEMAS = {
+    "JobFile": "job",
+    "Offer": "price",
+    "PriceWords": "job",
+    "PolicyFile": "policies",
+    "Point": "claim",
+}
 
 
 def build(model: type[M], tree: Tree, known_bad: Sequence[Path] = (), earlier: Sequence[Problem] = ()) -> M:

@@ -101,8 +101,12 @@ class Price(SpecModel):
     date: str | None = Field(None, description="When it was true.")
     note: str | None = Field(None, description="How the price was found.")
 
+
+class PriceWords(Price):
+    """A price as a job file writes it: words that contradict each other are refused."""
+
     @model_validator(mode="after")
-    def _consistent(self) -> Price:
+    def _consistent(self) -> PriceWords:
         owned = (
             "purchase",
             "resale",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr
 
 from perfmodel.errors import SpecError
-from perfmodel.specs.economy import Grid, Price
+from perfmodel.specs.economy import Grid, Price, PriceWords
 from perfmodel.specs.fields import Count, CountOrZero, Duration, Number, Precision, SpecModel
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
@@ -92,7 +92,9 @@ class JobFile(SpecModel):
     layout: Layout | None = Field(None, description="auto, or a mapping of degrees; missing degrees are 1.")
     k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
-    price: Price | None = Field(None, description="What accelerators cost; on-demand of the node's provider.")
+    price: PriceWords | None = Field(
+        None, description="What accelerators cost; on-demand of the node's provider."
+    )
     grid: Grid | None = Field(None, description="Where the electricity comes from: a grid's id.")
     jitter: Jitter | None = Field(None, description="Variation of one worker's step time.")
     reliability: Reliability | None = Field(None, description="Failures, checkpoints, restarts.")

@@ -175,6 +175,7 @@ def _set(resolved: Resolution, parts: list[str], item: Tree, catalog: Catalog, k
         if inner_kind is not None:
             found = catalog.resolve(inner_kind, item)
             resolved.problems.extend(found.problems)
+            resolved.bad.extend((key, *path) for path in found.bad)
             item = found.tree
         made = tree.with_item(key, item)
         return Tree(made.value, made.mark, {**made.keys, key: item.mark})
@@ -184,6 +185,7 @@ def _set(resolved: Resolution, parts: list[str], item: Tree, catalog: Catalog, k
     below = Resolution(child)
     changed = _set(below, parts[1:], item, catalog, inner_kind or "")
     resolved.problems.extend(below.problems)
+    resolved.bad.extend((key, *path) for path in below.bad)
     return tree.with_item(key, changed)
 
 

@@ -1,0 +1,152 @@
+"""The shipped catalogue is complete and consistent; the user's folders win."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import SpecError
+from perfmodel.specs.catalog import KINDS, Catalog, shipped_folder
+from perfmodel.specs.lint import lint
+
+ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "validation" / "measured"
+DAY = datetime.date(2026, 9, 1)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog([shipped_folder()], ROOT / "perfmodel" / "workloads" / "zoo")
+
+
+def column(file: str, *names: str) -> set[str]:
+    with (MEASURED / file).open(encoding="utf-8", newline="") as handle:
+        return {row[name] for row in csv.DictReader(handle) for name in names if row[name]}
+
+
+def test_how_much_there_is(catalog: Catalog) -> None:
+    counts = {kind: len(catalog.names(kind)) for kind in KINDS}
+    assert counts["accelerators"] >= 87
+    assert counts["links"] >= 71
+    assert counts["nodes"] >= 70
+    assert counts["prices"] >= 170
+    assert counts["grids"] >= 330
+    assert counts["clusters"] >= 60
+    assert counts["workloads"] >= 188
+
+
+def test_the_shipped_files_lint_clean() -> None:
+    report = lint(shipped_folder(), today=DAY)
+    assert report.errors == ()
+    assert {problem.code for problem in report.warnings} <= {"L002"}
+
+
+def test_the_measured_corpus_resolves(catalog: Catalog) -> None:
+    accelerators = column("families.csv", "accelerator") | column("collectives.csv", "accelerator")
+    links = column("families.csv", "scale_up", "scale_out") | column(
+        "collectives.csv", "scale_up", "scale_out"
+    )
+    assert accelerators <= set(catalog.names("accelerators"))
+    assert links <= set(catalog.names("links"))
+    assert column("families.csv", "workload") <= set(catalog.names("workloads"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dgx-1v",
+        "dgx-2",
+        "dgx-a100",
+        "dgx-h100",
+        "dgx-b200",
+        "gb200-nvl72",
+        "hgx-a100",
+        "p3.16xlarge",
+        "p4d.24xlarge",
+        "p5.48xlarge",
+        "p6-b200.48xlarge",
+        "standard-nd96asr-v4",
+        "standard-nd96isr-h100-v5",
+        "a2-highgpu-8g",
+        "a3-megagpu-8g",
+        "a4-highgpu-8g",
+        "bm.gpu.h100.8",
+        "tpu-v4-pod",
+        "tpu-v5p-pod",
+        "tpu-v6e-host",
+        "standard-nd96isr-mi300x-v5",
+        "gaudi2-hls-2",
+        "gaudi3-hls-3",
+        "p3.2xlarge",
+    ],
+)
+def test_ready_made_clusters(catalog: Catalog, name: str) -> None:
+    cluster = catalog.cluster(name)
+    assert cluster.scale_out is not None
+    assert cluster.scale_out.bandwidth > 0
+    assert cluster.nics_per_node
+    assert cluster.node.scale_up is not None
+    assert cluster.topology is not None
+    assert (cluster.node.scale_up_domain or 0) >= 1
+    assert cluster.accelerator.generation
+
+
+def test_known_figures(catalog: Catalog) -> None:
+    h100 = catalog.get("accelerators", "h100-sxm5-80gb")
+    assert h100.peak["bf16"] == pytest.approx(989.4e12)
+    assert h100.memory == 80 * 2**30
+    assert h100.matmul_fraction == pytest.approx(0.803)
+    assert h100.origin("matmul_fraction").confidence == "measured"
+    assert h100.origin("idle_power").confidence == "assumed"
+    nvl72 = catalog.get("nodes", "standard-nd128isr-gb200-v6")
+    assert (nvl72.accelerators_per_node, nvl72.scale_up_domain) == (4, 72)
+    assert catalog.get("links", "nvswitch-3").in_network_reduction
+    assert not catalog.get("links", "nvswitch-2").in_network_reduction
+    assert catalog.get("links", "ib-ndr").collective_step == pytest.approx(10e-6)
+    assert catalog.get("grids", "US-VA").carbon * 3.6e6 == pytest.approx(369.1)
+
+
+def test_unchecked_sources_are_marked(catalog: Catalog) -> None:
+    for kind in ("accelerators", "links", "nodes"):
+        for name in catalog.names(kind):
+            entry = catalog.get(kind, name)
+            assert entry.confidence is not None
+            if (entry.source or "").endswith("(unchecked)") and ";" not in (entry.source or ""):
+                assert entry.confidence == "assumed", name
+
+
+def test_a_folder_of_ones_own_wins_and_may_extend_what_it_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("low", "high"):
+        (tmp_path / folder / "accelerators").mkdir(parents=True)
+    (tmp_path / "low/accelerators/h100-sxm5-80gb.yaml").write_text("extends: h100-sxm5-80gb\nmemory: 90 GB\n")
+    (tmp_path / "high/accelerators/h100-sxm5-80gb.yaml").write_text("extends: h100-sxm5-80gb\ntdp: 500 W\n")
+    monkeypatch.setenv("PERFMODEL_SPECS", str(tmp_path / "low"))
+    made = Catalog.default([tmp_path / "high"]).get("accelerators", "h100-sxm5-80gb")
+    assert (made.memory, made.tdp) == (90e9, 500.0)
+    assert made.memory_bandwidth == pytest.approx(3352e9)
+    node = Catalog.default([tmp_path / "high"]).cluster("dgx-h100").node
+    assert node.accelerator.tdp == 500.0
+
+
+def test_the_current_folder_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hardware_specs" / "links").mkdir(parents=True)
+    (tmp_path / "hardware_specs/links/mine.yaml").write_text("latency: 2 us\nbandwidth: 5 GB/s\n")
+    monkeypatch.chdir(tmp_path)
+    assert Catalog.default().get("links", "mine").bandwidth == 5e9
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no folder"):
+        Catalog.default([tmp_path / "nowhere"])
+
+
+def test_offers_by_accelerator(catalog: Catalog) -> None:
+    offers = catalog.offers("h100-sxm5-80gb")
+    assert {offer.accelerator for offer in offers} == {"h100-sxm5-80gb"}
+    assert {"aws", "gcp", "lambda"} <= {offer.provider for offer in offers}
+    assert catalog.offers("no-such-thing") == []
