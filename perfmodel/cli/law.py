@@ -16,6 +16,7 @@ from perfmodel.cli.options import (
     QuietOption,
     RegimeOption,
     ReportOption,
+    SeedOption,
     emit,
 )
 from perfmodel.cli.study import quantity
@@ -69,6 +70,7 @@ def law(
         str | None, typer.Option(help="communication: bandwidth of one link, such as 400 Gbit/s.")
     ] = None,
     regime: RegimeOption = None,
+    seed: SeedOption = 0,
     format: FormatOption = None,
     output: OutputOption = None,
     plot: PlotOption = None,
@@ -93,4 +95,4 @@ def law(
         bandwidth_bytes_per_s=quantity("--bandwidth", bandwidth or "1000000 PB/s", "B/s") or 0.0,
         regime="strong" if regime is None else regime.value,
     )
-    emit(tabulate(options), format, output, plot, report, quiet)
+    emit(tabulate(options, seed=seed), format, output, plot, report, quiet)

@@ -16,6 +16,7 @@ from perfmodel.cli.options import (
     QuietOption,
     RegimeOption,
     ReportOption,
+    SeedOption,
     emit,
 )
 from perfmodel.errors import Problem, UsageError
@@ -74,6 +75,7 @@ def study(
     min_throughput: Annotated[
         float | None, typer.Option(help="Floor on throughput for the least p99 latency.")
     ] = None,
+    seed: SeedOption = 0,
     format: FormatOption = None,
     output: OutputOption = None,
     plot: PlotOption = None,
@@ -96,4 +98,4 @@ def study(
         max_latency_p99_s=quantity("--max-latency-p99", max_latency_p99, "s"),
         min_throughput=min_throughput,
     )
-    emit(study_file(timings, options), format, output, plot, report, quiet)
+    emit(study_file(timings, options, seed=seed), format, output, plot, report, quiet)

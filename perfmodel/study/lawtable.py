@@ -54,8 +54,8 @@ class LawOptions:
             raise UsageError(problems)
 
 
-def tabulate(options: LawOptions) -> Result:
-    """The law's table as a result of kind `law`.
+def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
+    """The law's table as a result of kind `law`; the seed is only carried into the envelope.
 
     >>> found = tabulate(LawOptions("amdahl", (1, 16), serial=(0.05,))).result
     >>> found["curves"][0]["ceiling"], found["curves"][0]["smallest_k_below"], found["keeps"]["serial_fraction"]
@@ -83,7 +83,7 @@ def tabulate(options: LawOptions) -> Result:
             "serial_fraction": _keeps(options, k),
         },
     }
-    return Result("law", asdict(options), result)
+    return Result("law", asdict(options), result, seed)
 
 
 def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[str, Any]:

@@ -21,13 +21,15 @@ from perfmodel.study.statistics import Points, summarise
 from perfmodel.study.table import Timings, read_timings
 
 
-def study_file(path: Path | str, options: StudyOptions | None = None) -> Result:
+def study_file(path: Path | str, options: StudyOptions | None = None, *, seed: int = 0) -> Result:
     """Study the timings of a CSV file."""
-    return study(read_timings(path), options)
+    return study(read_timings(path), options, seed=seed)
 
 
-def study(timings: Timings, options: StudyOptions | None = None) -> Result:
+def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:
     """Study a table of timings; the result's mapping is the contract's `study.result`.
+
+    Nothing in a study is random: the seed is only carried into the envelope.
 
     >>> from perfmodel.study.table import parse_timings
     >>> found = study(parse_timings("k,time_s\\n1,800\\n2,430\\n4,260\\n8,206\\n16,235\\n")).result
@@ -89,7 +91,7 @@ def study(timings: Timings, options: StudyOptions | None = None) -> Result:
         "verdict": verdict.sentence(points, gate, money, bend, options, recommended, further),
     }
     inputs = {"file": timings.file, "rows": timings.rows, **options.as_inputs()}
-    return Result("study", inputs, result)
+    return Result("study", inputs, result, seed)
 
 
 def _curve(points: Points) -> dict[str, Any]:

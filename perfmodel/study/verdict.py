@@ -74,7 +74,9 @@ def _quality(points: Points, gate: Gate, index: int) -> str:
 def _cost(money: Money, options: StudyOptions, index: int) -> str:
     if money.basis is None:
         return "cost per unit of work unknown (no price)"
-    unit = "" if options.work is not None else " (one run)"
+    unit = ""
+    if options.work is None:
+        unit = " (one run)" if options.settled_regime == "strong" else " (one run at the smallest K)"
     return f"cost per unit of work {money.cost_per_work[index]:.4g} USD{unit}"
 
 

@@ -34,11 +34,14 @@ def test_table_answers_first(shell):
 
 
 def test_json_is_the_envelope(shell):
-    code, out, _ = shell(str(REFERENCE / "study.csv"), "--format", "json", "--regime", "strong")
+    code, out, _ = shell(
+        str(REFERENCE / "study.csv"), "--format", "json", "--regime", "strong", "--seed", "3"
+    )
     envelope = json.loads(out)
     assert code == 0
     assert envelope["schema"] == "perfmodel/study/1"
     assert envelope["inputs"]["rows"] == 35
+    assert envelope["seed"] == 3
     assert envelope["result"]["bend"]["k"] == 8
 
 
