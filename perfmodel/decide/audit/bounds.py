@@ -104,7 +104,7 @@ def exchange_bytes(gradient_bytes: float, n: int, reduces: bool) -> float:
 
 def links_too_slow(point: Point, subject: Subject) -> Finding | None:
     """T(K) >= bytes that must leave a node (or a device) per step / what its links carry, however well overlapped."""
-    machine, load, split = subject.machine, subject.load, point.split
+    machine, load, split = subject.machine, subject.load_at(point.seq_len), point.split
     time_s = point.time_s
     if load is None or time_s is None or point.k == 1 or (load.is_transformer and not split.known):
         return None
@@ -183,7 +183,7 @@ def state_bytes(load: Load, split: Split, k: int, precision: str | None, *, opti
 
 def memory_does_not_fit(point: Point, subject: Subject) -> Finding | None:
     """Weights and gradients exceed the device: impossible. With Adam's states they do: suspicious."""
-    machine, load, split = subject.machine, subject.load, point.split
+    machine, load, split = subject.machine, subject.load_at(point.seq_len), point.split
     if load is None:
         return None
     least = state_bytes(load, split, point.k, point.precision, optimizer=False)
@@ -251,7 +251,8 @@ def findings(series: Series, subject: Subject) -> list[Finding]:
         found.append(mfu_above_ceiling(point, subject.machine))
         found.append(links_too_slow(point, subject))
         found.append(memory_does_not_fit(point, subject))
-        if subject.load is not None:
-            found.append(flop_above_peak(point, subject.machine, subject.load))
-            found.append(energy_below_arithmetic(point, subject.machine, subject.load))
+        load = subject.load_at(point.seq_len)
+        if load is not None:
+            found.append(flop_above_peak(point, subject.machine, load))
+            found.append(energy_below_arithmetic(point, subject.machine, load))
     return [finding for finding in found if finding is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -175,16 +175,21 @@ def _relative_rate(point: Point, reference: Point | None, from_k: int) -> Point:
 
 
 def series(
-    claim: Any, *, flop_per_sample: float | None = None, peak_flop_per_s: float | None = None
+    claim: Any,
+    *,
+    flop_per_sample: Callable[[float | None], float | None] | None = None,
+    peak_flop_per_s: float | None = None,
 ) -> Series:
     """Read a claim (a `perfmodel.specs` Claim, or anything with its attributes) into rates.
 
     A slide's speedup over a baseline at K0 > 1 is T(K0)/T(K), at most K/K0, unless the point at K0 itself says
     that its speedup is K0. Where no baseline is given, ratios are read as relative to one accelerator.
+    `flop_per_sample` gives the model's FLOP at a sequence length.
     """
 
     def convert(point: Point) -> Point:
-        return _absolute_rate(point, flop_per_sample, peak_flop_per_s)
+        count = flop_per_sample(point.seq_len) if flop_per_sample else None
+        return _absolute_rate(point, count, peak_flop_per_s)
 
     given = [
         convert(_point(source, f"points[{at}]", claim))

@@ -52,11 +52,14 @@ def audit(
             "a claim names a cluster or an accelerator",
             "write accelerator: h100-sxm5-80gb",
         )
-    load = load_of(claim.workload, claim.seq_len) if claim.workload is not None else None
-    machine = machine_of(device, claim.cluster)
-    peak, _ = machine.peak(claim.precision)
-    read = series(claim, flop_per_sample=load.model_flop if load else None, peak_flop_per_s=peak)
-    subject = Subject(machine, load)
+    subject = _subject(claim, device)
+    peak, _ = subject.machine.peak(claim.precision)
+
+    def model_flop(seq_len: float | None) -> float | None:
+        load = subject.load_at(seq_len)
+        return load.model_flop if load is not None else None
+
+    read = series(claim, flop_per_sample=model_flop, peak_flop_per_s=peak)
     found: list[Finding] = [
         *bounds.findings(read, subject),
         *tricks.findings(read, subject, claim.regime),
@@ -87,6 +90,21 @@ def audit(
     )
 
 
+def _subject(claim: Claim, device: Accelerator) -> Subject:
+    """Machine and loads, at every sequence length that the claim names."""
+    machine = machine_of(device, claim.cluster)
+    if claim.workload is None:
+        return Subject(machine, None)
+    given = (*claim.points, claim.baseline, claim.headline)
+    lengths = {point.seq_len for point in given if point is not None and point.seq_len is not None}
+    loads = {length: load_of(claim.workload, length) for length in sorted(lengths)}
+    return Subject(
+        machine,
+        load_of(claim.workload, claim.seq_len),
+        {length: load for length, load in loads.items() if load is not None},
+    )
+
+
 class _Believed:
     """What the beliefs say about a claim."""
 
@@ -109,7 +127,7 @@ def _believe(
     if claim.workload is None or subject.load is None:
         told.findings.append(_not_checked("the workload", "Without a workload nothing can be predicted."))
         return told
-    cluster = claim.cluster or usual_cluster(claim.device, catalog or Catalog.default())
+    cluster = _connected(claim, catalog or Catalog.default(), notes)
     if cluster is None:
         told.findings.append(
             _not_checked(
@@ -117,24 +135,40 @@ def _believe(
             )
         )
         return told
-    if claim.cluster is None:
-        notes.append(f"The claim names no cluster: predictions assume {cluster.name}.")
     factor = beliefs.factor(
         "datasheet" if beliefs.calibration is None else beliefs.calibration.mode, claim.workload.kind
     )
     told.expected = plausible.expect(_groups(claim, read, cluster), beliefs, seed)
     told.findings += plausible.rates_above_band(told.expected, subject)
     told.findings += plausible.efficiency_above_band(read, told.expected, beliefs, factor)
-    told.findings += plausible.weak_baseline(read, told.expected)
+    told.findings += plausible.weak_baseline(read, told.expected, beliefs, factor)
     setup = _ladder_setup(claim, read, cluster, notes)
     if setup is not None:
         told.rungs = plausible.ladder(curve(setup, beliefs, draws=plausible.DRAWS, seed=seed), beliefs)
-        told.findings += plausible.knee_before_range(read, told.rungs)
+        if any(point.global_batch is not None for point in read.all):
+            told.findings += plausible.knee_before_range(read, told.rungs)
     return told
 
 
 def _not_checked(what: str, why: str) -> Finding:
     return Finding("not-checked", "note", "not stated", what, why)
+
+
+def _connected(claim: Claim, catalog: Catalog, notes: list[str]) -> Cluster | None:
+    """The claim's cluster; what it leaves open is read in its favour from the best connected one of its kind."""
+    own = claim.cluster
+    if own is not None and (own.scale_out or own.node.scale_out) is not None:
+        return own
+    usual = usual_cluster(claim.device, catalog)
+    if own is None:
+        if usual is not None:
+            notes.append(f"The claim names no cluster: predictions assume {usual.name}.")
+        return usual
+    if usual is None or usual.scale_out is None:
+        return own
+    nics = (usual.nics_per_node or 1) / usual.node.accelerators_per_node * own.node.accelerators_per_node
+    notes.append(f"The claim names no network: predictions assume that of {usual.name}.")
+    return own.model_copy(update={"scale_out": usual.scale_out, "nics_per_node": max(1, round(nics))})
 
 
 def usual_cluster(device: Accelerator | None, catalog: Catalog) -> Cluster | None:
@@ -253,7 +287,7 @@ def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, 
     rows = []
     for point in read.all:
         item = by_label.get(point.label)
-        half = item.half / plausible.WIDEN if item else 0.0
+        half = float(np.log(item.high_s / item.low_s)) / 2 / plausible.WIDEN if item else 0.0
         rows.append(
             {
                 "k": point.k,

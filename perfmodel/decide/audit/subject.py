@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Load:
     model_flop: float  # forward and backward as usually counted, per sample
     minimum_flop: float  # what an algorithm really needs, per sample
     minimum_why: str
-    params: float
+    params: float  # held on accelerators: recommender tables may live in host memory and are left out
     synchronised_params: float  # dense, trained, replicated: their gradients must meet every step
     trainable_fraction: float
     is_transformer: bool
@@ -93,10 +93,15 @@ class Split:
 
 @dataclass(frozen=True)
 class Subject:
-    """Machine and load of one claim."""
+    """Machine and loads of one claim; `load` is that of its usual length, `loads` those of other lengths."""
 
     machine: Machine
     load: Load | None
+    loads: Mapping[int, Load] = field(default_factory=dict)
+
+    def load_at(self, seq_len: float | None) -> Load | None:
+        """The load of a point that names its own sequence length."""
+        return self.load if seq_len is None else self.loads.get(int(seq_len), self.load)
 
 
 def machine_of(accelerator: Accelerator, cluster: Cluster | None) -> Machine:
@@ -157,7 +162,7 @@ def load_of(workload: Workload, seq_len: int | None) -> Load | None:
         model_flop=model,
         minimum_flop=minimum,
         minimum_why=why,
-        params=float(ops.params),
+        params=float(ops.params - ops.table_params),
         synchronised_params=float(ops.block_params) * trainable,
         trainable_fraction=trainable,
         is_transformer=workload.kind in TRANSFORMER_KINDS,

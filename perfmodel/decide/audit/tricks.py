@@ -153,7 +153,7 @@ def quality_drops(series: Series) -> list[Finding]:
 
 def _implied(point: Point, series: Series, subject: Subject) -> dict[str, float]:
     """What each stated measure says the rate per accelerator is, in samples per second."""
-    load, stated = subject.load, point.stated
+    load, stated = subject.load_at(point.seq_len), point.stated
     rates: dict[str, float] = {}
     if "throughput" in stated:
         rates["throughput"] = stated["throughput"] / point.k
