@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import NAMES, from_logs
-from perfmodel.predict.curve import Curve
+from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.curve import Curve, coefficients
 from perfmodel.predict.step import step
 
 Array = NDArray[np.float64]
@@ -116,7 +116,8 @@ def after_remedy(curve: Curve, part: str) -> Array:
     ops = curve.setup.operations
     if part == "serial":
         ops = replace(ops, serial_s=ops.serial_s * 0.5)
-    changed = step(ops, curve.setup.machine, curve.at, from_logs(logs[:, None])).time_s
+    found = coefficients(curve.setup, logs[:, None], curve.k)
+    changed = step(ops, curve.setup.machine, curve.at, found).time_s
     return np.asarray(curve.time_s * changed / curve.step.time_s)
 
 

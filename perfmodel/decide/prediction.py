@@ -14,9 +14,11 @@ from perfmodel.decide.energy import PowerModel, step_energy
 from perfmodel.decide.knee import DEFAULT_THRESHOLD, Knee, curvature_knee, marginal_knee, threshold_knee
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.pricing import Tariff
+from perfmodel.decide.ratio import efficiency_band
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, Setup, curve, sensitivities
+from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
 
@@ -61,6 +63,7 @@ def setup_of(job: Job) -> Setup:
         seq_len=job.seq_len,
         framework=job.framework,
         jitter=job.jitter.spread if job.jitter is not None else None,
+        jitter_family=job.jitter.distribution if job.jitter is not None else "lognormal",
     )
 
 
@@ -75,9 +78,37 @@ def predict(
     """Predict a job at all its K and read everything off the curve."""
     known = beliefs or shipped_beliefs()
     found = curve(setup_of(job), known, draws=draws, seed=seed)
+    refuse_impossible(job, found)
     return Prediction(
         "prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found
     )
+
+
+# The key of a layout that a refusal is about.
+_KEYS = {
+    Refusal.HEADS: "tp",
+    Refusal.LAYERS: "pp",
+    Refusal.EXPERTS: "ep",
+    Refusal.SEQUENCE: "cp",
+    Refusal.DIVISION: "tp",
+    Refusal.REPLICAS: "dp",
+}
+
+
+def refuse_impossible(job: Job, found: Curve) -> None:
+    """Raise a SpecError at the layout's line when the given layout can run at no K, whatever the memory."""
+    layout = job.layout
+    if layout == "auto" or np.isin(found.refusals, (Refusal.NONE, Refusal.MEMORY, Refusal.NODES)).any():
+        return
+    index = int(np.argmin(PRECEDENCE[found.refusals]))
+    refusal = Refusal(int(found.refusals[index]))
+    key = _KEYS.get(refusal)
+    if refusal == Refusal.BATCH:
+        key = "micro_batch" if layout.micro_batch else "accumulation" if layout.accumulation else None
+    if key is not None:
+        raise job.error_at(
+            f"layout.{key}", "S010", f"the layout is impossible at every K: {found.reasons[index]}"
+        )
 
 
 def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
@@ -137,6 +168,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     draws_up = (
         speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
     )
+    below, above = _ratio_band(found, beliefs)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff = tariff_of(job)
@@ -166,7 +198,11 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "time_s_low": found.low_s,
         "time_s_high": found.high_s,
         "speedup": ups,
+        "speedup_low": ups * below,
+        "speedup_high": ups * above,
         "efficiency": eff,
+        "efficiency_low": eff * below,
+        "efficiency_high": eff * above,
         "throughput": found.setup.global_batch / time,
         "parts_s": found.parts,
         "hidden_s": found.hidden_s,
@@ -202,6 +238,14 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     return result
 
 
+def _ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:
+    """Factors from E(K) to the ends of its 90 % band; NaN where there are too few draws to tell."""
+    band = efficiency_band(found, beliefs) if found.draws_s.shape[0] > 1 else None
+    if band is None:
+        return np.full(found.k.shape, np.nan), np.full(found.k.shape, np.nan)
+    return band.low / band.middle, band.high / band.middle
+
+
 def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
@@ -220,7 +264,11 @@ def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
         "time_s_low",
         "time_s_high",
         "speedup",
+        "speedup_low",
+        "speedup_high",
         "efficiency",
+        "efficiency_low",
+        "efficiency_high",
         "throughput",
         "hidden_s",
         "cost_usd",
@@ -230,16 +278,16 @@ def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
     return {
         "k": k.astype(int),
         "regime": job.regime,
-        **{name: blank for name in names},
-        "parts_s": {name: blank for name in found.parts},
-        "ledger_accelerator_s": {name: blank for name in found.parts},
+        **dict.fromkeys(names, blank),
+        "parts_s": dict.fromkeys(found.parts, blank),
+        "ledger_accelerator_s": dict.fromkeys(found.parts, blank),
         "memory_bytes": np.broadcast_to(found.memory.total, k.shape),
         "feasible": found.feasible,
         "reason": list(found.reasons),
         "layout": [None] * k.size,
         "cost_basis": f"{job.steps} steps" if job.steps else "one step",
         "baseline_k": None,
-        "knee": {rule: missing for rule in ("threshold", "curvature", "marginal")},
+        "knee": dict.fromkeys(("threshold", "curvature", "marginal"), missing),
         "p_star": {"k": None, "cost_usd": None, "time_s": None},
         "fastest": {"k": None, "cost_usd": None, "time_s": None},
         "rests_on": rests_on(job, found),
@@ -348,7 +396,7 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
     """Change of the step time at the largest feasible K when a belief moves by its own spread, largest first."""
     last = int(np.flatnonzero(found.feasible)[-1])
     slopes = sensitivities(found.setup, found.at, found.logs)[:, last]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for index, name in enumerate(NAMES):
         reach = max(float(found.belief.spread[index]), 0.1)
         rows.append(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs
-from perfmodel.predict.coefficients import NAMES, from_logs
+from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.features import discrepancy, features
-from perfmodel.predict.layouts import Layouts, pick
+from perfmodel.predict.jitter import equivalent_spread
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, pick
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.space import (
+    PRECEDENCE,
     REASONS,
     Candidates,
     Refusal,
@@ -27,10 +29,12 @@ from perfmodel.predict.step import Step, step
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.workload import Workload
+from perfmodel.units import format_quantity
 from perfmodel.workloads.operations import TRANSFORMER_KINDS, Operations, operations
 
 Array = NDArray[np.float64]
 
+LARGEST_K = 4096  # as far as a reason looks for the K that fits
 DIFFERENCE = 1e-3  # of a log coefficient, for sensitivities
 
 
@@ -47,6 +51,7 @@ class Setup:
     seq_len: int | None = None
     framework: str | None = None
     jitter: float | None = None  # spread of one worker's step, when declared
+    jitter_family: str = "lognormal"
 
     @property
     def operations(self) -> Operations:
@@ -62,6 +67,11 @@ class Setup:
     def default_sharding(self) -> str:
         """What a layout that names no sharding gets."""
         return "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
+
+    @property
+    def schedule(self) -> str | None:
+        """Order of the micro-batches of a pipeline, where the layout says."""
+        return self.layout.schedule if self.layout is not None else None
 
     @property
     def stack(self) -> str:
@@ -102,6 +112,7 @@ class Curve:
     hidden_s: Array
     memory: Memory
     feasible: NDArray[np.bool_]
+    refusals: NDArray[np.int64]  # a Refusal at each K
     reasons: tuple[str | None, ...]
     draws_s: Array  # (draws, K), coherent over K
     belief: Belief
@@ -119,39 +130,65 @@ def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     return belief, logs
 
 
+# Zero-bubble schedules split the backward pass and leave a third of the bubble (Qi et al. 2023, arXiv:2401.10241).
+ZERO_BUBBLE = 1.0 / 3.0
+
+
+def coefficients(setup: Setup, logs: Array, k: Array | None = None) -> Coefficients:
+    """Coefficients from their logs with what the job declares: the pipeline schedule and, given `k`, the jitter's family.
+
+    `logs` has the coefficients on its first axis; further axes broadcast against `k`.
+    """
+    found = from_logs(logs)
+    if setup.layout is not None and setup.layout.schedule == "zero-bubble":
+        found = replace(found, bubble=found.bubble * ZERO_BUBBLE)
+    if k is not None and setup.jitter and setup.jitter_family != "lognormal":
+        ratio = equivalent_spread(k, setup.jitter_family, setup.jitter) / setup.jitter
+        found = replace(found, jitter=found.jitter * ratio)
+    return found
+
+
 def choose(
     setup: Setup, logs: Array, space: Space | None = None
 ) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
     """Best feasible layout at each K: (all candidates, chosen, its index, its refusal)."""
-    ops, mach = setup.operations, setup.machine
+    mach = setup.machine
     whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
     if setup.layout is not None:
         whole = narrowed(whole, setup.layout, setup.default_sharding)
+    found, seconds, total, refusal = _evaluate(setup, logs, whole)
+    # Feasible first, then time; among the infeasible the one that needs least memory, so that the reason is the nearest.
+    rank = np.where(refusal == 0, 0, np.where(refusal == Refusal.MEMORY, 1, 2))
+    value = np.where(rank == 0, np.round(np.log(seconds), 6), np.where(rank == 1, total, PRECEDENCE[refusal]))
+    order = np.lexsort((found.simplicity, value, rank, found.k_index))
+    first = np.concatenate([[True], np.diff(found.k_index[order]) > 0])
+    chosen = order[first]
+    return found, pick(found.at, chosen), chosen, refusal[chosen]
+
+
+def _evaluate(setup: Setup, logs: Array, space: Space) -> tuple[Candidates, Array, Array, NDArray[np.int64]]:
+    """Every layout of a space: (candidates, seconds, bytes, refusals)."""
+    ops, mach = setup.operations, setup.machine
     limit = setup.cluster.max_accelerators
     found = candidates(
-        whole,
+        space,
         setup.k,
         setup.global_batch,
         setup.workload,
         mach,
         seq_len=setup.seq_len,
+        dp=setup.layout.dp if setup.layout else None,
         accumulation=setup.layout.accumulation if setup.layout else None,
         shard_group=setup.layout.shard_group if setup.layout else None,
         sequence_parallel=_sequence_parallel(setup),
         max_accelerators=np.inf if limit is None else float(limit),
     )
     with np.errstate(all="ignore"):
-        seconds = step(ops, mach, found.at, from_logs(logs[:, None])).time_s
-        total = memory(ops, mach, found.at).total
+        seconds = step(ops, mach, found.at, coefficients(setup, logs[:, None])).time_s
+        total = memory(ops, mach, found.at, schedule=setup.schedule).total
     full = total > mach.memory_bytes
     refusal = np.where((found.refusal == Refusal.NONE) & full, int(Refusal.MEMORY), found.refusal)
-    # Feasible first, then time; among the infeasible the one that needs least memory, so that the reason is the nearest.
-    rank = np.where(refusal == 0, 0, np.where(refusal == Refusal.MEMORY, 1, 2))
-    value = np.where(rank == 0, np.round(np.log(seconds), 6), np.where(rank == 1, total, refusal))
-    order = np.lexsort((found.simplicity, value, rank, found.k_index))
-    first = np.concatenate([[True], np.diff(found.k_index[order]) > 0])
-    chosen = order[first]
-    return found, pick(found.at, chosen), chosen, refusal[chosen]
+    return found, seconds, total, refusal
 
 
 def _sequence_parallel(setup: Setup) -> float:
@@ -164,9 +201,9 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     """Predict T(K) at every K of the set-up."""
     ops, mach = setup.operations, setup.machine
     belief, logs = centre(setup, beliefs)
-    _, at, chosen, refusal = choose(setup, logs)
-    found = step(ops, mach, at, from_logs(logs[:, None]))
-    held = memory(ops, mach, at)
+    _, at, _, refusal = choose(setup, logs)
+    found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k))
+    held = memory(ops, mach, at, schedule=setup.schedule)
     feasible = refusal == Refusal.NONE
     gap = np.where(feasible, 1.0, np.nan)
     slopes = discrepancy(ops, at)
@@ -204,7 +241,8 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
         hidden_s=found.hidden_s * scale * gap,
         memory=held,
         feasible=feasible,
-        reasons=tuple(_reason(setup, mach, held, i, Refusal(int(code))) for i, code in enumerate(refusal)),
+        refusals=refusal,
+        reasons=tuple(_reason(setup, logs, held, refusal, i) for i in range(setup.k.size)),
         draws_s=drawn,
         belief=belief,
         logs=logs,
@@ -227,7 +265,8 @@ def sensitivities(setup: Setup, at: Layouts, logs: Array) -> Array:
     n = len(NAMES)
     moved = np.repeat(logs[:, None, None], n + 1, axis=1)
     moved[np.arange(n), np.arange(n), 0] += DIFFERENCE
-    seconds = np.log(step(setup.operations, setup.machine, at, from_logs(moved)).time_s)
+    found = step(setup.operations, setup.machine, at, coefficients(setup, moved, setup.k))
+    seconds = np.log(found.time_s)
     return np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
 
 
@@ -251,28 +290,81 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     return shown
 
 
-def _reason(setup: Setup, mach: Machine, held: Memory, index: int, refusal: Refusal) -> str | None:
+def _reason(setup: Setup, logs: Array, held: Memory, refusals: NDArray[np.int64], index: int) -> str | None:
+    refusal = Refusal(int(refusals[index]))
     if refusal == Refusal.NONE:
         return None
     if refusal == Refusal.MEMORY:
         parts = {name: float(np.broadcast_to(v, setup.k.shape)[index]) for name, v in held.parts.items()}
         largest = max(parts, key=lambda name: parts[name])
-        total, room = sum(parts.values()), float(mach.memory_bytes)
-        fix = _MEMORY_FIXES[largest]
-        return f"needs {total / 1e9:.3g} GB of {room / 1e9:.3g} GB a device; most of it {largest} ({parts[largest] / 1e9:.3g} GB): {fix}"
+        total, room = sum(parts.values()), float(setup.machine.memory_bytes)
+        need = (
+            f"needs {format_quantity(total, 'B')} of {format_quantity(room, 'B')} a device; most of it {largest} "
+            f"({format_quantity(parts[largest], 'B')})"
+        )
+        return f"{need}: {_fix(setup, logs, refusals, index)}"
     if refusal == Refusal.NODES:
         return f"the cluster has {setup.cluster.max_accelerators} accelerators"
     return REASONS[refusal]
 
 
-_MEMORY_FIXES = {
-    "weights": "shard the weights (fsdp), raise tp or pp, or use more accelerators",
-    "gradients": "shard the gradients (zero2 or fsdp), raise tp or pp, or use more accelerators",
-    "optimizer": "shard the optimizer (zero1), or use more accelerators",
-    "activations": "recompute activations, use a smaller micro-batch, or raise tp, cp or pp",
-    "logits": "use a smaller micro-batch, or raise tp",
-    "reserved": "use a device with more memory",
-}
+def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> str:
+    """The nearest change that fits: of the given layout at this K, else more accelerators, else another device."""
+    here = replace(setup, k=setup.k[index : index + 1], global_batch=setup.global_batch[index : index + 1])
+    if setup.layout is not None:
+        change = _nearest_layout(here, setup.layout, logs)
+        if change:
+            return f"{change} would fit"
+    larger = np.flatnonzero((refusals == Refusal.NONE) & (setup.k > setup.k[index]))
+    enough = (
+        float(setup.k[larger[0]])
+        if larger.size
+        else _enough(here, logs, grows=bool(np.ptp(setup.global_batch) > 0))
+    )
+    if enough is not None:
+        return f"K = {int(enough)} fits"
+    return "no layout that was tried fits; use a shorter sequence or a device with more memory"
+
+
+def _enough(here: Setup, logs: Array, *, grows: bool) -> float | None:
+    """The smallest of 2K, 4K ... that fits with any layout; `grows` where the batch does, with K."""
+    limit = here.cluster.max_accelerators or LARGEST_K
+    k = here.k * 2.0
+    while k[0] <= limit:
+        batch = here.global_batch * (k / here.k if grows else 1.0)
+        _, _, _, refusal = choose(replace(here, k=k, global_batch=batch, layout=None), logs)
+        if refusal[0] == Refusal.NONE:
+            return float(k[0])
+        k = k * 2.0
+    return None
+
+
+def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
+    """The fewest changes of a given layout that fit at one K, the fastest of them, in words; None when nothing fits."""
+    usual = default_space(here.workload, here.machine, here.seq_len, int(here.k[0]))
+    asked = narrowed(usual, given, here.default_sharding)
+    wide = Space(
+        **{
+            f.name: tuple(dict.fromkeys(getattr(asked, f.name) + getattr(usual, f.name)))
+            for f in fields(Space)
+        }
+    )
+    found, seconds, _, refusal = _evaluate(replace(here, layout=None), logs, wide)
+    good = np.flatnonzero(refusal == Refusal.NONE)
+    if not good.size:
+        return None
+    degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
+    degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
+    degrees["recompute"] = RECOMPUTE_SHARE[given.recompute]
+    if given.micro_batch:
+        degrees["micro_batch"] = float(given.micro_batch)
+    differs = [np.asarray(getattr(found.at, name))[good] != value for name, value in degrees.items()]
+    best = int(good[np.lexsort((seconds[good], np.sum(differs, axis=0)))[0]])
+    changed = [
+        name for name, value in degrees.items() if float(np.asarray(getattr(found.at, name))[best]) != value
+    ]
+    words = describe(found.at, best)
+    return ", ".join(f"{name}={words[name]}" for name in changed)
 
 
 def at_k(setup: Setup, k: Array, global_batch: Array) -> Setup:

@@ -38,8 +38,8 @@ class Memory:
         return np.asarray(sum(self.parts.values(), np.zeros(())))
 
 
-def memory(ops: Operations, machine: Machine, at: Layouts) -> Memory:
-    """Memory of the fullest device, element by element."""
+def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | None = None) -> Memory:
+    """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive."""
     dense, routed = local_parameters(ops, at)
     routed = routed + ops.table_params / at.k
     group = at.dp * at.cp
@@ -73,6 +73,8 @@ def memory(ops: Operations, machine: Machine, at: Layouts) -> Memory:
         element_bytes=machine.element_bytes,
     )
     alive = layers_alive(ops.layers, at.pp, at.vpp, at.accumulation)
+    if schedule == "gpipe":
+        alive = ops.layers / at.pp * np.where(at.pp > 1.0, at.accumulation, 1.0)
     # With full recomputation one layer is unfolded at a time.
     unfolded = np.where(full > 0, tokens * ops.hidden * 34.0 / at.tp * machine.element_bytes / 2.0, 0.0)
     elements = at.micro_batch * ops.activation_elements * CONV_KEPT * (1.0 - 0.8 * full)

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
 from perfmodel.predict.machine import Machine
@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 WHOLE = 0  # micro-batch: the whole share of a replica at once
 LARGEST_DEGREE = 64
+# The first and the last stage may each hold one layer less, in place of embeddings and logits (Llama 3, section 3.3.2).
+MISSING_LAYERS = 2
 
 
 class Refusal(IntEnum):
@@ -34,19 +36,38 @@ class Refusal(IntEnum):
     SEQUENCE = 6
     NODES = 7
     MEMORY = 8
+    REPLICAS = 9
 
 
 REASONS: dict[Refusal, str] = {
     Refusal.NONE: "",
     Refusal.DIVISION: "K is not a multiple of tp*pp*cp",
-    Refusal.BATCH: "the batch is smaller than the number of replicas times the micro-batch",
+    Refusal.BATCH: "the global batch does not fill the micro-batches of all replicas",
     Refusal.HEADS: "tp does not divide the attention heads",
-    Refusal.LAYERS: "pp*vpp does not divide the layers",
+    Refusal.LAYERS: "pp*vpp does not divide the layers evenly",
     Refusal.EXPERTS: "ep divides neither the experts nor the ranks",
     Refusal.SEQUENCE: "cp does not divide the sequence",
     Refusal.NODES: "the cluster has fewer accelerators",
     Refusal.MEMORY: "does not fit in memory",
+    Refusal.REPLICAS: "the layout's dp*tp*pp*cp is another number of accelerators",
 }
+
+
+# A candidate states the last of these that it breaks; it keeps all that follow. The reason told is therefore the
+# earliest stated by any candidate: the others could be mended by a choice that was left open.
+ORDER: tuple[Refusal, ...] = (
+    Refusal.NONE,
+    Refusal.MEMORY,
+    Refusal.NODES,
+    Refusal.EXPERTS,
+    Refusal.SEQUENCE,
+    Refusal.LAYERS,
+    Refusal.HEADS,
+    Refusal.BATCH,
+    Refusal.DIVISION,
+    Refusal.REPLICAS,
+)
+PRECEDENCE: NDArray[np.int64] = np.array([ORDER.index(code) for code in Refusal])
 
 
 @dataclass(frozen=True)
@@ -77,6 +98,17 @@ def powers_of_two(most: float) -> tuple[int, ...]:
     return tuple(1 << i for i in range(max(1, int(most)).bit_length()))
 
 
+def divides_layers(layers: ArrayLike, stages: ArrayLike) -> NDArray[np.bool_]:
+    """Whether `layers` can be dealt evenly to `stages` (pp*vpp), first and last perhaps one short.
+
+    >>> divides_layers(126, [7, 16, 32, 100]).tolist()
+    [True, True, True, False]
+    """
+    total, count = np.asarray(layers, float), np.asarray(stages, float)
+    missing = np.ceil(total / count) * count - total
+    return np.asarray((missing <= np.where(count > 1, MISSING_LAYERS, 0)) & (count <= total))
+
+
 def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_most: int) -> Space:
     """What `layout: auto` searches: small, and wide enough to fit any zoo model on its usual hardware."""
     if workload.kind not in TRANSFORMER_KINDS or not workload.layers:
@@ -85,7 +117,7 @@ def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_m
     layers = int(workload.layers)
     limit = min(int(machine.domain), 16, k_most)
     tp = tuple(t for t in powers_of_two(limit) if heads % t == 0)
-    pp = tuple(p for p in range(1, min(LARGEST_DEGREE, layers, k_most) + 1) if layers % p == 0)
+    pp = tuple(p for p in range(1, min(LARGEST_DEGREE, layers, k_most) + 1) if divides_layers(layers, p))
     small = (workload.params or 0) < 3e9
     if small:
         pp = (1,)
@@ -113,10 +145,16 @@ def narrowed(space: Space, layout: Layout, default_sharding: str) -> Space:
         cp=(layout.cp,),
         ep=(layout.ep,),
         vpp=(layout.vpp,),
-        micro_batch=(layout.micro_batch,) if layout.micro_batch else (WHOLE, *powers_of_two(256)),
+        micro_batch=_micro_batches(layout),
         sharding=(layout.sharding or default_sharding,),
         recompute=(layout.recompute,),
     )
+
+
+def _micro_batches(layout: Layout) -> tuple[int, ...]:
+    if layout.micro_batch:
+        return (layout.micro_batch,)
+    return (WHOLE,) if layout.accumulation else (WHOLE, *powers_of_two(256))
 
 
 @dataclass(frozen=True)
@@ -139,6 +177,7 @@ def candidates(
     machine: Machine,
     *,
     seq_len: int | None = None,
+    dp: int | None = None,
     accumulation: int | None = None,
     shard_group: int | None = None,
     sequence_parallel: float = 1.0,
@@ -161,13 +200,18 @@ def candidates(
     k_, batch = k[ki], global_batch[ki]
     tp, pp, cp, ep, vpp = (columns[name].astype(float) for name in ("tp", "pp", "cp", "ep", "vpp"))
     model = tp * pp * cp
-    dp = np.maximum(np.floor(k_ / model), 1.0)
-    share = batch / dp
-    micro = np.where(columns["micro_batch"] == WHOLE, share, columns["micro_batch"].astype(float))
-    steps = (
-        np.ceil(share / micro - 1e-9) if accumulation is None else np.full_like(share, float(accumulation))
-    )
-    micro = micro if accumulation is None else share / steps
+    replicas = np.maximum(np.floor(k_ / model), 1.0)
+    share = batch / replicas
+    # Samples are whole: the fullest replica sets the pace.
+    fullest = np.ceil(share - 1e-9)
+    asked = columns["micro_batch"].astype(float)
+    if accumulation is None:
+        micro = np.where(asked == WHOLE, fullest, asked)
+        steps = np.ceil(fullest / micro - 1e-9)
+    else:
+        steps = np.full_like(share, float(accumulation))
+        micro = np.ceil(fullest / steps - 1e-9)
+    uneven = (micro * steps >= fullest + micro) | ((asked != WHOLE) & (asked != micro))
     heads = float(workload.heads or 0)
     layers = float(workload.layers or 1)
     experts = float(workload.experts or 1)
@@ -175,19 +219,20 @@ def candidates(
     refusal = np.zeros(flat.size, dtype=np.int64)
     checks: Sequence[tuple[Refusal, Any]] = (
         (Refusal.NODES, k_ > max_accelerators),
-        (Refusal.EXPERTS, (ep > 1) & ((experts % ep > 0) | ((tp * cp * dp) % ep > 0))),
+        (Refusal.EXPERTS, (ep > 1) & ((experts % ep > 0) | ((tp * cp * replicas) % ep > 0))),
         (Refusal.SEQUENCE, (cp > 1) & (tokens % cp > 0)),
-        (Refusal.LAYERS, (pp > 1) & (layers % (pp * vpp) > 0)),
+        (Refusal.LAYERS, (pp > 1) & ~divides_layers(layers, pp * vpp)),
         (Refusal.HEADS, (tp > 1) & (heads > 0) & (heads % np.maximum(tp, 1.0) > 0)),
-        (Refusal.BATCH, (micro > share * (1 + 1e-9)) | (micro < 1.0 - 1e-9)),
+        (Refusal.BATCH, uneven | (micro > fullest) | (share < 1.0 - 1e-9)),
         (Refusal.DIVISION, (k_ % model > 0) | (model > k_)),
+        (Refusal.REPLICAS, np.full(k_.shape, dp is not None) & (k_ != model * float(dp or 1))),
     )
     for code, broken in checks:
         refusal = np.where(broken, int(code), refusal)
     codes = np.array([float(SHARDING_CODES[name]) for name in space.sharding])
     shares = np.array([RECOMPUTE_SHARE[name] for name in space.recompute])
     at = layouts(
-        np.where(refusal == Refusal.DIVISION, model * dp, k_),
+        np.where(refusal == Refusal.DIVISION, model * replicas, k_),
         global_batch=batch,
         accelerators_per_node=machine.node,
         tp=tp,
@@ -201,8 +246,7 @@ def candidates(
         recompute=shares[recompute_index],
         sequence_parallel=np.where(tp > 1, sequence_parallel, 0.0),
     )
-    # An uneven share: the fullest replica runs whole micro-batches.
-    at = replace(at, micro_batch=np.minimum(micro, share) if accumulation is None else micro, dp=dp)
+    at = replace(at, micro_batch=np.minimum(micro, np.maximum(fullest, 1.0)), dp=replicas)
     simplicity = np.log2(tp) + np.log2(pp) + 1.1 * np.log2(cp) + 0.6 * np.log2(ep) + np.log2(vpp)
     simplicity = simplicity + 0.01 * sharding_index + 0.02 * recompute_index
     return Candidates(at, refusal, ki, simplicity, sharding_index, recompute_index)

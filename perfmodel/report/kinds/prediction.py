@@ -92,13 +92,13 @@ def notes(envelope: Envelope) -> list[str]:
     found = common.notes_of(result)
     baseline = result.get("baseline_k")
     if baseline not in (None, 1):
-        found.append(
-            f"K below {baseline} does not fit in memory; speedup counts from K = {baseline} as {baseline}."
-        )
+        smaller = any(k < baseline for k in result.get("k") or ())
+        why = f"No K below {baseline} is feasible" if smaller else f"K = {baseline} is the smallest asked for"
+        found.append(f"{why}: speedup counts from K = {baseline} as {baseline}.")
     if result.get("cost_basis"):
         found.append(f"Cost, energy and carbon are for {_basis(result['cost_basis'])}.")
     knee = knees(result).get("threshold") or {}
-    if knee.get("remedy"):
+    if knee.get("remedy") and knee.get("k") is not None:
         after = knee.get("k_after_remedy")
         found.append(
             f"Remedy: {knee['remedy']}" + (f"; the knee would then be at K = {after}." if after else ".")
