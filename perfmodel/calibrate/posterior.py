@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 ITERATIONS = 5
+WIDEST = 9.0  # times the prior variance
 LIMIT = 3.0  # prior standard deviations that a coefficient may move
 
 
@@ -84,7 +85,7 @@ def condition_jobs(
             # The scatter between jobs has heavy tails: a job far from the population gets a wider prior.
             count = float(part.stop - part.start)
             distance = found.distance * widening[job]
-            widening[job] = max(1.0, (DEGREES_OF_FREEDOM + distance) / (DEGREES_OF_FREEDOM + count))
+            widening[job] = np.clip((DEGREES_OF_FREEDOM + distance) / (DEGREES_OF_FREEDOM + count), 1.0, WIDEST)
             limit = np.full(len(EFFECTS), np.inf)
             limit[:n] = LIMIT * np.sqrt(prior[:n])
             moved[job] = np.clip(found.mean, -limit, limit)

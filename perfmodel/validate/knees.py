@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
-from perfmodel.validate.protocol import Scored
+from perfmodel.validate.protocol import Scored, accelerator_time
 
 Array = NDArray[np.float64]
 
@@ -34,13 +34,6 @@ class KneeScore:
             "straight": self.straight,
             "false_alarms": self.false_alarms / self.straight if self.straight else None,
         }
-
-
-def accelerator_time(data: Observations, rows: NDArray[np.intp], log_time: Array) -> Array:
-    """k T / work of each row; work counts tokens where sequences have a length."""
-    return np.asarray(
-        np.exp(log_time) * data.at.k[rows] / (data.at.global_batch[rows] * data.ops.tokens[rows])
-    )
 
 
 def _first_below(k: Array, efficiency: Array) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.calibrate.extrapolation import join, law_log_tau, law_spread
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
@@ -119,4 +120,26 @@ def _predict(
     rows = np.concatenate([item.target for item in members])
     owner = np.repeat(np.arange(len(members)), [item.target.size for item in members])
     value, sd = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
+    if posterior is not None:
+        law, law_sd = _laws(data, members)
+        value, sd, _ = join(value, sd, law, law_sd)
     return rows, value, sd
+
+
+def _laws(data: Observations, members: list[Split]) -> tuple[Array, Array]:
+    """Log time by the laws through each family's calibration points, and its spread, at all target rows."""
+    values, spreads = [], []
+    for item in members:
+        rows, target = item.calibration, item.target
+        k, at = data.at.k[rows], data.at.k[target]
+        tau = accelerator_time(data, rows, data.target[rows])
+        work = np.log(accelerator_time(data, target, np.zeros(target.size)))
+        values.append(law_log_tau(k, tau, at) - work)
+        spreads.append(law_spread(k, data.machine.node[target], at))
+    return np.concatenate(values), np.concatenate(spreads)
+
+
+def accelerator_time(data: Observations, rows: Index, log_time: Array) -> Array:
+    """k T / work of each row; work counts tokens where sequences have a length."""
+    work = data.at.global_batch[rows] * data.ops.tokens[rows]
+    return np.asarray(np.exp(log_time) * data.at.k[rows] / work)

@@ -16,8 +16,8 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
 from perfmodel.validate.folds import SCHEMES, shipped_folds
-from perfmodel.validate.knees import accelerator_time, score_knees
-from perfmodel.validate.protocol import MODES, Scored, score_mode
+from perfmodel.validate.knees import score_knees
+from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
 
 Array = NDArray[np.float64]
