@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli.options import QuietOption, write_text
+from perfmodel.cli.options import NoColorOption, QuietOption, write_text
 from perfmodel.errors import Problem, UsageError
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -20,6 +20,7 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="Where to write; made when missing.")
     ] = Path(),
     quiet: QuietOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Write job.yaml, perfmodel.yaml and perfmodel-ci.yml; never overwrite."""
     from perfmodel.specs.schema import to_text

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli.options import OutputOption, write_text
+from perfmodel.cli.options import NoColorOption, OutputOption, write_text
 
 
 def schema(
@@ -18,6 +18,7 @@ def schema(
         ),
     ] = None,
     output: OutputOption = None,
+    no_color: NoColorOption = False,
 ) -> None:
     """Print the JSON Schema of a spec; without a name, the names."""
     from perfmodel.specs.schema import names, to_text
