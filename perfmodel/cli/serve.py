@@ -63,7 +63,8 @@ def serve(
         typer.echo(f"perfmodel is listening on {address} (Ctrl-C stops it)", err=True)
     if open_page:
         typer.launch(address)
-    server.serve(Workers(make, processes), listener, server.limits_for(host, tuple(allow_host or ())))
+    limits = server.limits_for(host, tuple(allow_host or ()))
+    server.build(Workers(make, processes), limits).run(sockets=[listener])
 
 
 def register(app: typer.Typer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.job import Job
 
 DRAWS = 100  # behind the intervals of knee and p*; the bands of T(K) need none
+MOST_FITS = 64
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 
@@ -39,6 +41,10 @@ class Answers(Protocol):
 
     def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
         """The envelope of a comparison."""
+        ...
+
+    def scale_out(self, request: WhatIf) -> str | None:
+        """The catalogue's name of the link between the cluster's nodes."""
         ...
 
 
@@ -64,6 +70,7 @@ class Library:
 
         self._catalog = _Remembering.default(extra_dirs)
         self._beliefs = beliefs or shipped_beliefs()
+        self._fits: dict[str, Beliefs] = {}
         self._reading = threading.Lock()  # the catalogue remembers what it read
 
     def catalogue(self) -> dict[str, Any]:
@@ -102,6 +109,8 @@ class Library:
         beliefs = self._calibrated(job, request)
         found = predict(job, beliefs, draws=DRAWS, seed=request.seed)
         envelope = found.envelope()
+        if request.timings:
+            envelope["result"]["measured"] = [{"k": row.k, "time_s": row.time_s} for row in request.timings]
         band = efficiency_band(found.curve, beliefs) if found.curve is not None else None
         if band is not None and found.curve is not None:
             low, high = (plain(found.curve.k * edge) for edge in (band.low, band.high))
@@ -120,6 +129,12 @@ class Library:
             "inputs": {"a": left["inputs"], "b": right["inputs"]},
             "result": {"names": names, "a": left["result"], "b": right["result"]},
         }
+
+    def scale_out(self, request: WhatIf) -> str | None:
+        """The catalogue's name of the link between the cluster's nodes."""
+        job = self._job(request)
+        link = job.cluster.scale_out or job.cluster.node.scale_out
+        return link.name if link is not None else None
 
     def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
         link = cluster.scale_out or cluster.node.scale_out
@@ -161,4 +176,40 @@ class Library:
             return load_job(None, overrides=request.overrides(), catalog=self._catalog)
 
     def _calibrated(self, job: Job, request: WhatIf) -> Beliefs:
-        return self._beliefs
+        """The beliefs, conditioned on the request's measured steps when it has some."""
+        if not request.timings:
+            return self._beliefs
+        # Money and the range of K say nothing about the fit.
+        same = {"price": None, "fixed": None, "steps": None, "grid": None, "k": "1", "seed": 0}
+        key = request.model_copy(update=same).canonical()
+        found = self._fits.get(key)
+        if found is None:
+            found = self._fit(job, request)
+            if len(self._fits) >= MOST_FITS:
+                self._fits.pop(next(iter(self._fits)))
+            self._fits[key] = found
+        return found
+
+    def _fit(self, job: Job, request: WhatIf) -> Beliefs:
+        import numpy as np
+
+        from perfmodel.calibrate.job import calibrate
+        from perfmodel.decide.prediction import setup_of
+
+        k = np.array([row.k for row in request.timings], dtype=float)
+        limit = job.cluster.max_accelerators
+        if limit is not None and k.max() > limit:
+            message = f"K = {int(k.max())} was measured, but the cluster has {limit} accelerators"
+            raise SpecError(Problem("--timings", code="R010", message=message))
+        usual = (
+            k * float(job.batch_per_accelerator or 1)
+            if job.regime == "weak"
+            else np.full_like(k, job.global_batch or 1)
+        )
+        given = np.array([row.global_batch or np.nan for row in request.timings], dtype=float)
+        batch = np.where(np.isfinite(given), given, usual)
+        times = np.array([row.time_s for row in request.timings])
+        found, _ = calibrate(replace(setup_of(job), k=k, global_batch=batch), times, self._beliefs)
+        if found.calibration is None or not np.isfinite(found.calibration.mean).all():
+            raise SpecError(Problem("--timings", code="R011", message="the timings do not fit this job"))
+        return found

@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perfmodel.web.guards import App, Guard, Limits, error_body
-from perfmodel.web.jobtext import command, job_yaml
 from perfmodel.web.openapi import document
 from perfmodel.web.requests import Pair, Upload, UploadError, WhatIf, read_timings
 from perfmodel.web.workshop import BusyError, Workers, Workshop
@@ -117,7 +116,7 @@ class _Api:
 
     async def job(self, request: Request) -> Response:
         job = await _read(request, WhatIf)
-        return _json(json.dumps({"yaml": job_yaml(job), "command": command(job)}).encode())
+        return _json(await self._answer("job", job.canonical()))
 
     async def report(self, request: Request) -> Response:
         job = await _read(request, WhatIf)

@@ -39,6 +39,7 @@ class Limits:
     body_bytes: int = 64 * 1024
     upload_bytes: int = 512 * 1024
     body_seconds: float = 10.0
+    header_seconds: float = 10.0
     url_bytes: int = 8 * 1024
     rate_per_s: float = 600.0
     burst: float = 1200.0

@@ -9,8 +9,8 @@ from typing import Any
 from perfmodel.web.requests import WhatIf
 
 
-def job_yaml(request: WhatIf) -> str:
-    """A job file. Values that vary the cluster's network stand under `cluster`, which extends the catalogue's.
+def job_yaml(request: WhatIf, link: str | None = None) -> str:
+    """A job file. Where the network is varied, `cluster` extends the catalogue's, and its scale-out the link's.
 
     >>> print(job_yaml(WhatIf(workload="resnet50", cluster="dgx-a100", global_batch=4096)), end="")
     workload: resnet50
@@ -20,7 +20,7 @@ def job_yaml(request: WhatIf) -> str:
     global_batch: 4096
     """
     lines: list[str] = []
-    for key, value in _tree(request).items():
+    for key, value in _tree(request, link).items():
         lines += _lines(key, value, 0)
     for row in request.timings:
         lines += (
@@ -63,20 +63,17 @@ def command(request: WhatIf) -> str:
     return shlex.join(words)
 
 
-def _tree(request: WhatIf) -> dict[str, Any]:
-    """The overrides with dotted paths unfolded."""
+def _tree(request: WhatIf, link: str | None) -> dict[str, Any]:
+    """The overrides with `cluster.scale_out.*` unfolded; names are kept, since beliefs go by them."""
     tree: dict[str, Any] = {}
+    varied = {} if link is None else {"extends": link, "name": link}
     for path, value in request.overrides().items():
-        first, *rest = path.split(".")
-        if not rest:
-            tree[first] = value
-            continue
-        if not isinstance(tree.get(first), dict):
-            tree[first] = {"extends": tree[first]}
-        place = tree[first]
-        for part in rest[:-1]:
-            place = place.setdefault(part, {})
-        place[rest[-1]] = value
+        if path.startswith("cluster.scale_out."):
+            if not isinstance(tree["cluster"], dict):
+                tree["cluster"] = {"extends": tree["cluster"], "name": tree["cluster"], "scale_out": varied}
+            tree["cluster"]["scale_out"][path.removeprefix("cluster.scale_out.")] = value
+        else:
+            tree[path] = value
     return tree
 
 

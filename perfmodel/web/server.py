@@ -6,13 +6,14 @@ import asyncio
 import ipaddress
 import socket
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import UsageError
 from perfmodel.web.guards import LOOPBACK, Limits
 from perfmodel.web.workshop import Workers
 
-HEADER_SECONDS = 10.0
+if TYPE_CHECKING:
+    import uvicorn
 
 
 def is_loopback(host: str) -> bool:
@@ -50,8 +51,8 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def serve(workers: Workers, listener: socket.socket, limits: Limits) -> None:
-    """Serve until interrupted."""
+def build(workers: Workers, limits: Limits) -> uvicorn.Server:
+    """The server, ready to run on a socket."""
     import uvicorn
 
     from perfmodel.web.app import create_app
@@ -68,14 +69,14 @@ def serve(workers: Workers, listener: socket.socket, limits: Limits) -> None:
         limit_concurrency=1000,
         backlog=512,
         h11_max_incomplete_event_size=32 * 1024,
-        http=patient_protocol(),
+        http=patient_protocol(limits.header_seconds),
         ws="none",
         lifespan="on",
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)
 
 
-def patient_protocol(seconds: float = HEADER_SECONDS) -> Any:
+def patient_protocol(seconds: float) -> Any:
     """uvicorn's protocol with an end to its patience: headers that do not arrive in time close the connection."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

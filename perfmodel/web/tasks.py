@@ -13,7 +13,7 @@ from perfmodel.errors import SpecError
 from perfmodel.report.kinds import module_of
 from perfmodel.web.answers import Answers
 from perfmodel.web.guards import error_body
-from perfmodel.web.jobtext import command
+from perfmodel.web.jobtext import command, job_yaml
 from perfmodel.web.requests import Pair, WhatIf
 
 Outcome = tuple[int, bytes]
@@ -50,7 +50,12 @@ def _report(answers: Answers, payload: str) -> bytes:
     return html.render(answers.predict(request), command=command(request)).encode()
 
 
-_TASKS = {"catalogue": _catalogue, "predict": _predict, "compare": _compare, "report": _report}
+def _job(answers: Answers, payload: str) -> bytes:
+    request = WhatIf.model_validate_json(payload)
+    return dump({"yaml": job_yaml(request, answers.scale_out(request)), "command": command(request)})
+
+
+_TASKS = {"job": _job, "catalogue": _catalogue, "predict": _predict, "compare": _compare, "report": _report}
 
 
 def summary(envelope: dict[str, Any]) -> dict[str, Any]:

@@ -393,7 +393,7 @@ def calibration() -> dict[str, Any]:
                     "status": "at prior",
                 },
             ],
-            "fit": [{"k": 8, "measured_s": 1.2, "predicted_s": 1.19, "low_s": 1.1, "high_s": 1.3}],
+            "points": [{"k": 8, "measured_s": 1.2, "fitted_s": 1.19, "residual": -0.008, "weight": 1.0}],
             "warnings": ["jitter could not be told from the prior"],
         },
     )

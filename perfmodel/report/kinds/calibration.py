@@ -50,7 +50,7 @@ def tables(envelope: Envelope) -> list[Table]:
 def figures(envelope: Envelope) -> list[str]:
     """Fitted against measured points; collective sweeps when they were read."""
     result = result_of(envelope)
-    return ["calibration"] if result.get("fit") else []
+    return ["calibration"] if result.get("points") else []
 
 
 def notes(envelope: Envelope) -> list[str]:

@@ -42,11 +42,11 @@ def error_by_k(envelope: Envelope) -> Figure:
 
 def calibration(envelope: Envelope) -> Figure:
     """Fitted against measured points."""
-    rows = data.rows(result_of(envelope).get("fit"))
+    rows = data.rows(result_of(envelope).get("points"))
     pairs = [
-        (float(r["measured_s"]), float(r["predicted_s"]))
+        (float(r["measured_s"]), float(r["fitted_s"]))
         for r in rows
-        if r.get("measured_s") and r.get("predicted_s")
+        if r.get("measured_s") and r.get("fitted_s")
     ]
     figure, axes = style.new("Fit against the measurements", "measured [s]", "fitted [s]", size=(7.4, 6.6))
     _diagonal(axes, {"points": pairs})
