@@ -176,7 +176,7 @@ def step(
     _launch(nproc)
     settings = StepSettings(warmup, steps, repeats)
     with process_group(device) as group:
-        run = measure_step(target, group, settings, output, recorded, no_baseline=no_baseline, quiet=quiet)
+        run = measure_step(target, group, settings, output, recorded, no_baseline=no_baseline)
     if run is not None:
         if format is None:
             text = f"K={run.k}: {run.mean_s:.4g} s a step, spread {run.spread:.1%}, workload {run.workload_hash} -> {output}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import UsageError
-from perfmodel.measure.machine import Machine, find_machine
+from perfmodel.measure.machine import Machine, find_machine, require_torch
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def relaunch(processes: int, arguments: Sequence[str]) -> int:
     """Run `perfmodel ARGUMENTS` in `processes` processes of this machine under torchrun; its exit code."""
     if processes < 1:
         raise UsageError(f"--nproc: {processes} processes", code="M003", help="1 or more")
-    find_machine("cpu")  # says how to install torch when it is missing
+    require_torch()
     # After "--" torchrun leaves the options alone; before it, --nproc and --log would pass for prefixes of its own.
     launcher = [
         sys.executable,

@@ -22,14 +22,18 @@ def measure_step(
     recorded: Recorded,
     *,
     no_baseline: str | None = None,
-    quiet: bool = False,
 ) -> StepRun | None:
     """Measure one K and write it; the run on rank 0, None on the others."""
-    check_may_add(recorded, group.world, None, None, no_baseline)
+
+    def check(digest: str | None = None, workload: dict[str, Any] | None = None) -> None:
+        if group.rank == 0:  # the file may be on its machine only
+            check_may_add(recorded, group.world, digest, workload, no_baseline)
+
+    check()
     build: Any = find_function(target)
     context = StepContext(group.world, group.rank, group.local_rank, group.machine.device, group.distributed)
     try:
-        run = run_step(build, context, settings, barrier=group.barrier, largest=group.largest)
+        run = run_step(build, context, settings, barrier=group.barrier, largest=group.largest, check=check)
     except (SpecError, KeyboardInterrupt):
         raise
     except Exception as error:  # the user's own code

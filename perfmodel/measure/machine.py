@@ -54,20 +54,20 @@ class Machine:
         return found
 
 
-def import_torch() -> Any:
-    """torch, or how to get it."""
+def require_torch() -> None:
+    """Say how to get torch when it is missing, without importing it."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError(
             "measuring needs PyTorch, which is not installed here",
             code="M001",
             help='pip install "perfmodel[torch]"; a CPU build measures the CPU',
         )
-    return importlib.import_module("torch")
 
 
 def find_machine(device: str | None = None, local_rank: int = 0) -> Machine:
     """The device to measure: `device` as torch spells it, else the local rank's GPU, else the CPU."""
-    torch = import_torch()
+    require_torch()
+    torch: Any = importlib.import_module("torch")
     if device is None:
         device = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
     if device.split(":")[0] not in ("cuda", "cpu"):

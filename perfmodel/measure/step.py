@@ -105,28 +105,17 @@ def run_step(
     barrier: Callable[[], object] = lambda: None,
     largest: Callable[[float], float] = lambda value: value,
     clock: Clock = time.perf_counter,
-    watch: Callable[[int], object] = lambda done: None,
+    check: Callable[[str, dict[str, Any]], object] = lambda digest, workload: None,
 ) -> StepRun:
-    """Measure one K. `barrier` waits for device and ranks; `largest` takes the slowest rank's time."""
+    """Measure one K. `barrier` waits for device and ranks; `largest` takes the slowest rank's time.
+
+    `check` sees the workload's hash and description before any time is spent, and may refuse.
+    """
     begin = clock()
     program = _program(build(context))
     workload, regime = _checked(program.workload)
     if context.k == 1:
         _honest_baseline()
-    for _ in range(settings.warmup):
-        program.step()
-    barrier()
-    setup = largest(clock() - begin)
-    times = []
-    for done in range(settings.repeats):
-        barrier()
-        begin = clock()
-        for _ in range(settings.steps):
-            program.step()
-        barrier()
-        times.append(largest((clock() - begin) / settings.steps))
-        watch(done + 1)
-    quality = None if program.evaluate is None else float(program.evaluate())
     described = workload | _model_facts(program.model)
     digest = workload_hash(described, regime)
     same = largest(_as_number(digest)) == _as_number(digest) == -largest(-_as_number(digest))
@@ -134,6 +123,20 @@ def run_step(
         raise UsageError(
             "the ranks describe different workloads", code="M024", help="workload must not depend on rank"
         )
+    check(digest, described)
+    for _ in range(settings.warmup):
+        program.step()
+    barrier()
+    setup = largest(clock() - begin)
+    times = []
+    for _ in range(settings.repeats):
+        barrier()
+        begin = clock()
+        for _ in range(settings.steps):
+            program.step()
+        barrier()
+        times.append(largest((clock() - begin) / settings.steps))
+    quality = None if program.evaluate is None else float(program.evaluate())
     return StepRun(
         context.k,
         tuple(times),

@@ -24,7 +24,7 @@ from perfmodel.measure.device import DeviceReport, accelerator_fields, accelerat
 from perfmodel.measure.journal import Journal
 from perfmodel.measure.machine import Machine
 from perfmodel.measure.step import StepContext, StepProgram, StepSettings, run_step
-from perfmodel.measure.timing import Sample, Settings, time_call
+from perfmodel.measure.timing import Sample, Settings, TooSlowError, time_call
 from perfmodel.measure.timings import add_run, check_may_add, read_recorded
 from perfmodel.specs.catalog import Catalog
 from perfmodel.study.table import parse_timings
@@ -324,3 +324,31 @@ def test_sizes_are_whole_elements_of_every_rank():
         assert all(size % (4 * ranks) == 0 for size in sizes_between(8, 2**20, ranks))
     with pytest.raises(UsageError):
         sizes_between(0, 10, 2)
+
+
+def test_another_workload_is_refused_before_any_step_is_run():
+    steps = []
+    build = lambda context: {"step": lambda: steps.append(1), "workload": WORKLOAD}  # noqa: E731
+
+    def check(digest, workload):
+        raise UsageError(f"not {workload['model']}")
+
+    with pytest.raises(UsageError, match="not mlp"):
+        run_step(build, CONTEXT, StepSettings(), check=check)
+    assert steps == []
+
+
+def test_an_emulated_precision_is_given_up():
+    clock = FakeClock()
+    calls = []
+
+    def call():
+        clock.take(3.0)
+        calls.append(1)
+
+    with pytest.raises(TooSlowError, match="one call takes 3 s"):
+        time_call(call, Settings.quick(), clock=clock)
+    assert len(calls) == 1
+    samples = {"matmul/fp32/64": Sample((1e-6, 1e-6), 1), "matmul/fp8/64": Sample((1e-3, 1e-3), 1)}
+    found = DeviceReport(machine(), samples, dict.fromkeys(samples, 2.0 * 64**3), (), "2026-01-01")
+    assert list(found.peaks()) == ["fp32"]
