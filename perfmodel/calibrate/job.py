@@ -82,7 +82,10 @@ def calibrate(
         covariance=covariance,
         mode=mode if time_s.size else "datasheet",
         points=int(time_s.size),
-        k_max=float(setup.k.max()) if time_s.size else 0.0,
+        k=setup.k if time_s.size else np.zeros(0),
+        tau=time_s * setup.k / (setup.global_batch * float(setup.operations.tokens))
+        if time_s.size
+        else np.zeros(0),
         notes=tuple(f"{item.name} from {item.source}" for item in direct),
     )
     return beliefs.calibrated(calibration), {
@@ -109,7 +112,7 @@ def _rows(setup: Setup, time_s: Array, found: Posterior) -> list[dict[str, Any]]
 
 def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, Any]]:
     """Every effect with what happened to it: at a bound, unidentified, in conflict with the prior, or fitted."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for index, name in enumerate(EFFECTS):
         before, after = float(np.sqrt(prior[index])), float(np.sqrt(max(covariance[index, index], 0.0)))
         shift = float(mean[index])
@@ -134,7 +137,5 @@ def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, 
             }
         )
     order = {"at a bound": 0, "in conflict with the prior": 1, "fitted": 2, "unidentified": 3}
-    rows.sort(
-        key=lambda row: (order[str(row["status"])], float(row["spread_after"]) / float(row["spread_before"]))
-    )
+    rows.sort(key=lambda row: (order[row["status"]], row["spread_after"] / row["spread_before"]))
     return rows

@@ -42,7 +42,7 @@ DISCREPANCY_SPREADS: dict[str, float] = {
     "log_pp": 0.05,
     "log_cp": 0.05,
     "log_ep": 0.05,
-    "recompute": 0.03,
+    "repeated": 0.03,
     "log_micro_batch": 0.03,
     "log_tokens": 0.05,
 }

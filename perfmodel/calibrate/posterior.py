@@ -85,7 +85,9 @@ def condition_jobs(
             # The scatter between jobs has heavy tails: a job far from the population gets a wider prior.
             count = float(part.stop - part.start)
             distance = found.distance * widening[job]
-            widening[job] = np.clip((DEGREES_OF_FREEDOM + distance) / (DEGREES_OF_FREEDOM + count), 1.0, WIDEST)
+            widening[job] = np.clip(
+                (DEGREES_OF_FREEDOM + distance) / (DEGREES_OF_FREEDOM + count), 1.0, WIDEST
+            )
             limit = np.full(len(EFFECTS), np.inf)
             limit[:n] = LIMIT * np.sqrt(prior[:n])
             moved[job] = np.clip(found.mean, -limit, limit)

@@ -35,7 +35,7 @@ DISCREPANCIES: tuple[str, ...] = (
     "log_pp",
     "log_cp",
     "log_ep",
-    "recompute",
+    "repeated",
     "log_micro_batch",
     "log_tokens",
 )
@@ -65,7 +65,8 @@ class Calibration:
     covariance: Array  # (n_effects, n_effects)
     mode: str  # which conformal factor applies: one_node or two_point
     points: int
-    k_max: float
+    k: Array  # where step times were measured; empty without timings
+    tau: Array  # accelerator-seconds per unit of work there, for the laws of `extrapolation.py`
     notes: tuple[str, ...] = ()
 
 
@@ -173,7 +174,8 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
         data["calibration"] = {
             "mode": c.mode,
             "points": c.points,
-            "k_max": c.k_max,
+            "k": c.k.tolist(),
+            "tau": c.tau.tolist(),
             "notes": list(c.notes),
             "mean": {name: round(float(v), 8) for name, v in zip(EFFECTS, c.mean, strict=True)},
             "covariance": [[round(float(v), 10) for v in row] for row in c.covariance],
@@ -203,7 +205,8 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
             covariance=np.array(c["covariance"], dtype=float),
             mode=str(c["mode"]),
             points=int(c["points"]),
-            k_max=float(c["k_max"]),
+            k=np.array(c["k"], dtype=float),
+            tau=np.array(c["tau"], dtype=float),
             notes=tuple(str(note) for note in c.get("notes", ())),
         )
         if calibration.covariance.shape != (len(EFFECTS), len(EFFECTS)):

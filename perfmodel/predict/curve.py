@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
+from perfmodel.predict.extrapolation import join, law_log_tau, law_spread
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, pick
@@ -207,17 +208,13 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     feasible = refusal == Refusal.NONE
     gap = np.where(feasible, 1.0, np.nan)
     slopes = discrepancy(ops, at)
-    scale = np.ones_like(setup.k)
-    if beliefs.calibration is not None:
-        scale = np.exp(np.tensordot(beliefs.calibration.mean[len(NAMES) :], slopes, axes=1))
-    time = found.time_s * scale * gap
-    parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
-
     covariance = effect_covariance(beliefs, belief)
-    jacobian = sensitivities(setup, at, logs)
-    effects = np.concatenate([jacobian, slopes])
+    effects = np.concatenate([sensitivities(setup, at, logs), slopes])
     variance = np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2
     spread = np.sqrt(variance)
+    scale, spread = _calibrated_scale(setup, beliefs, found.time_s, slopes, spread)
+    time = found.time_s * scale * gap
+    parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
     half = beliefs.factor(mode, setup.workload.kind) * spread
     rng = np.random.default_rng(seed)
@@ -247,6 +244,24 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
         belief=belief,
         logs=logs,
     )
+
+
+def _calibrated_scale(
+    setup: Setup, beliefs: Beliefs, seconds: Array, slopes: Array, spread: Array
+) -> tuple[Array, Array]:
+    """Factor on the step model's time from a calibration (discrepancy, then the laws), and the spread after it."""
+    known = beliefs.calibration
+    if known is None:
+        return np.ones_like(setup.k), spread
+    scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
+    if not known.k.size:
+        return scale, spread
+    work = setup.global_batch * float(setup.operations.tokens)
+    law = law_log_tau(known.k, known.tau, setup.k) + np.log(work / setup.k)
+    sd = law_spread(known.k, float(setup.machine.node), setup.k)
+    model = np.log(seconds * scale)
+    joined, spread, _ = join(model, spread, law, sd)
+    return np.asarray(scale * np.exp(joined - model)), spread
 
 
 def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:

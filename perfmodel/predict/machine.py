@@ -58,11 +58,12 @@ class Machine:
 
 def peak(accelerator: Accelerator, precision: str) -> float:
     """Datasheet rate at `precision`, or at the nearest precision that the device has [FLOP/s]."""
+    rates = {str(name): rate for name, rate in accelerator.peak.items()}
     for name in FALLBACKS[precision]:
-        rate = accelerator.peak.get(name)
+        rate = rates.get(name)
         if rate:
             return float(rate)
-    return float(max(accelerator.peak.values()))
+    return float(max(rates.values()))
 
 
 def machine(cluster: Cluster, precision: str) -> Machine:

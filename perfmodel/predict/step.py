@@ -85,8 +85,10 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     busy = mb.device + tensor + context + expert
     stall = host_stall(busy, mb.host) + c.micro_s
     exchange = data_parallel(ops, at, links)
-    visible = soft_max(busy + stall, exchange.shards) - (busy + stall)
-    shards = visible + c.shard_cost * np.minimum(busy + stall, exchange.shards)
+    # A pipeline keeps its stage's weights between micro-batches and gathers them once a step.
+    gathers = exchange.shards * np.where(at.pp > 1.0, 1.0 / at.accumulation, 1.0)
+    visible = soft_max(busy + stall, gathers) - (busy + stall)
+    shards = visible + c.shard_cost * np.minimum(busy + stall, gathers)
     p2p = pipeline_messages(ops, at, links)
 
     m = at.accumulation
@@ -157,5 +159,5 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     waiting = m * last * np.where(at.pp > 1.0, 1.0 - 1.0 / at.pp, 0.0)
     parts["compute"] = parts["compute"] - waiting
     parts["imbalance"] = waiting
-    hidden = exchange.gradients - gradients + m * np.maximum(exchange.shards - shards, 0.0)
+    hidden = exchange.gradients - gradients + m * np.maximum(gathers - shards, 0.0)
     return Step({name: np.asarray(parts[name]) for name in PARTS}, np.asarray(hidden))

@@ -407,7 +407,7 @@ def _observe(
             built[key] = len(structs)
             structs.append(operations(workload, int(key[1]) if key[1] else None))
         which[i] = built[key]
-        filled = complete(point, workload)
+        filled = complete(point, workload, row.text["sharding"])
         normalised[i] = point.number["global_batch"] is None
         for name, value in filled.items():
             columns[name][i] = value
@@ -445,7 +445,7 @@ def _observe(
     )
 
 
-def complete(point: Row, workload: Workload) -> dict[str, float]:
+def complete(point: Row, workload: Workload, sharding: str) -> dict[str, float]:
     """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
     k = point.get("k", 1.0)
     tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
@@ -461,14 +461,7 @@ def complete(point: Row, workload: Workload) -> dict[str, float]:
     if steps is None and micro is not None:
         steps = batch / dp / micro
     elif steps is None:
-        language = workload.kind in LANGUAGE_KINDS
-        steps = (
-            batch / dp
-            if language and (pp > 1 or (workload.params or 0) > 2e10)
-            else batch / dp / 4.0
-            if language
-            else 1.0
-        )
+        steps = _usual_accumulation(workload, batch / dp, pp, sharding)
     said = point.text["recompute"]
     unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
     return {
@@ -483,3 +476,10 @@ def complete(point: Row, workload: Workload) -> dict[str, float]:
         "recompute": RECOMPUTE_SHARE.get(said, unsaid),
         "per_node": k / point.get("nodes", 1.0),
     }
+
+
+def _usual_accumulation(workload: Workload, share: float, pp: float, sharding: str) -> float:
+    """Micro-batches that frameworks use by default for `share` samples of a replica, where a source does not say."""
+    if workload.kind not in LANGUAGE_KINDS or (sharding == "fsdp" and pp == 1.0):
+        return 1.0
+    return share if pp > 1.0 or (workload.params or 0) > 2e10 else share / 4.0

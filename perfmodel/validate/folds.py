@@ -69,11 +69,8 @@ def pack(
     }
 
 
-@lru_cache(maxsize=1)
-def shipped_folds() -> Folds:
-    """The folds fitted on the shipped corpus."""
-    text = resources.files("perfmodel").joinpath("priors/folds.yaml").read_text(encoding="utf-8")
-    data = json.loads(text)
+def unpack(data: Mapping[str, Any]) -> Folds:
+    """The inverse of `pack`."""
     names = []
     for name in data["names"]:
         coefficient, level, value = name.split("|")
@@ -83,3 +80,10 @@ def shipped_folds() -> Folds:
         for scheme, rows in data["values"].items()
     }
     return Folds(tuple(names), data["keys"], values)
+
+
+@lru_cache(maxsize=1)
+def shipped_folds() -> Folds:
+    """The folds fitted on the shipped corpus."""
+    text = resources.files("perfmodel").joinpath("priors/folds.yaml").read_text(encoding="utf-8")
+    return unpack(json.loads(text))

@@ -15,14 +15,14 @@ from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
-from perfmodel.validate.folds import SCHEMES, shipped_folds
+from perfmodel.validate.fitting import fit_everything, held_out
+from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import score_knees
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
 
 Array = NDArray[np.float64]
 SHIPPED = "shipped"
-KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
 
 
 def shipped_corpus() -> Path:
@@ -39,17 +39,19 @@ def validate(
     modes: Sequence[str] = MODES,
     catalog: Catalog | None = None,
     seed: int = 0,
+    refit: bool = False,
 ) -> Result:
     """Score every family of `folder` (the shipped corpus when None).
 
     On the shipped corpus each family is predicted with beliefs fitted without its fold (`scheme` says by what the
-    folds are cut); on another folder the shipped beliefs are used as they are.
+    folds are cut; `refit` fits them again instead of reading the shipped ones); on another folder the shipped beliefs
+    are used as they are.
     """
     is_shipped = folder is None
     corpus = read_corpus(folder or shipped_corpus())
     resolved = resolve(corpus, catalog or Catalog.default())
     data = resolved.observations
-    beliefs_for = _held_out(resolved, scheme) if is_shipped else _always(shipped_beliefs())
+    beliefs_for = _held_out(resolved, scheme, refit) if is_shipped else _always(shipped_beliefs())
     ids = [i for i in range(len(data.names)) if data.rows[i].size]
     result: dict[str, Any] = {"modes": {}, "families": []}
     for mode in modes:
@@ -69,12 +71,11 @@ def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
     return lambda family: beliefs
 
 
-def _held_out(resolved: Resolved, scheme: str) -> Callable[[int], Beliefs]:
-    """Beliefs fitted without the fold that a family's key fell into."""
-    folds, shipped = shipped_folds(), shipped_beliefs()
-    table = [folds.beliefs(shipped, scheme, fold) for fold in range(SCHEMES[scheme])]
-    keys = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
-    return lambda family: table[folds.keys[scheme][keys[family]]]
+def _held_out(resolved: Resolved, scheme: str, refit: bool) -> Callable[[int], Beliefs]:
+    if refit:
+        fitted = fit_everything(resolved, schemes=("group",) if scheme == "group" else ("group", scheme))
+        return held_out(resolved, fitted.folds, fitted.beliefs, scheme)
+    return held_out(resolved, shipped_folds(), shipped_beliefs(), scheme)
 
 
 def mode_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""Fit the shipped beliefs: population, folds, scatter between jobs, conformal factors. `validation/fit_priors.py`
+writes what this finds; `perfmodel validate --refit` uses it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.calibrate.mixed import Fit, linearise
+from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
+from perfmodel.calibrate.scatter import Task, tune
+from perfmodel.predict.beliefs import Beliefs, workload_class
+from perfmodel.predict.extrapolation import law_log_tau, law_spread
+from perfmodel.validate.corpus import Resolved
+from perfmodel.validate.folds import SCHEMES, Folds, assign, pack, unpack
+from perfmodel.validate.protocol import MODES, Split, accelerator_time, score_mode, split
+from perfmodel.validate.scores import conformal_factor
+
+Array = NDArray[np.float64]
+KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
+FULL_ITERATIONS = 12
+FOLD_ITERATIONS = 3
+LEAST_FAMILIES = 25  # for a class to have a conformal factor of its own
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit of everything found."""
+
+    beliefs: Beliefs
+    folds: Folds
+    packed: dict[str, Any]
+
+
+def fit_everything(
+    resolved: Resolved,
+    *,
+    schemes: Sequence[str] = tuple(SCHEMES),
+    meta: Mapping[str, Any] | None = None,
+    say: Say = lambda text: None,
+) -> Fitted:
+    """Population and folds, then the scatter by held-out prediction, then the conformal factors. Deterministic."""
+    data = resolved.observations
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    say(f"population: {len(ids)} families, {data.target.size} points")
+    full = fit_population(data, ids, iterations=FULL_ITERATIONS)
+    keys: dict[str, dict[str, int]] = {}
+    fits: dict[str, list[Fit]] = {}
+    for scheme in schemes:
+        names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+        assigned = assign(names, SCHEMES[scheme])
+        keys[scheme] = {name: int(fold) for name, fold in zip(names, assigned, strict=True)}
+        fits[scheme] = []
+        for fold in range(SCHEMES[scheme]):
+            say(f"without {scheme} fold {fold + 1} of {SCHEMES[scheme]}")
+            kept = [i for i in ids if assigned[i] != fold]
+            fits[scheme].append(fit_population(data, kept, previous=full, iterations=FOLD_ITERATIONS))
+    packed = pack(full, keys, fits)
+    folds = unpack(packed)
+    population = to_beliefs(full, data, ids, meta=meta)
+    say("scatter between jobs, by held-out prediction")
+    held = held_out_tasks(resolved, folds, population)
+    scatter, noise = tune(held, full.scatter, full.noise)
+    tuned = replace(population, scatter=scatter, noise=noise)
+    say("conformal factors")
+    return Fitted(replace(tuned, conformal=conformal(resolved, folds, tuned)), folds, packed)
+
+
+def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
+    """Beliefs fitted without the fold that a family's key fell into."""
+    table = [folds.beliefs(beliefs, scheme, fold) for fold in range(SCHEMES[scheme])]
+    names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+    return lambda family: table[folds.keys[scheme][names[family]]]
+
+
+def held_out_tasks(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> list[Task]:
+    """Every family in both calibrated modes, linearised at beliefs that have not seen its group."""
+    data = resolved.observations
+    known = held_out(resolved, folds, beliefs, "group")
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    logs = np.concatenate([population_logs(known(i), data, [i]) for i in ids], axis=1)
+    rows = np.concatenate([data.rows[i] for i in ids])
+    owner = np.repeat(np.arange(len(ids)), [data.rows[i].size for i in ids])
+    value, jacobian = linearise(lambda at: data.model(at, rows), logs[:, owner])
+    effects = np.empty((jacobian.shape[0] + data.slopes.shape[0], data.target.size))
+    residual = np.empty(data.target.size)
+    effects[:, rows] = np.vstack([jacobian, data.slopes[:, rows]])
+    residual[rows] = data.target[rows] - value
+    tasks = []
+    for mode in ("one_node", "two_point"):
+        for i in ids:
+            found = split(data, i, mode)
+            if isinstance(found, Split):
+                spread = known(i).belief(data.features[i]).spread
+                tasks.append(_task(data, mode, found, effects, residual, np.square(spread)))
+    return tasks
+
+
+def _task(
+    data: Observations, mode: str, item: Split, effects: Array, residual: Array, left_open: Array
+) -> Task:
+    seen, target = item.calibration, item.target
+    k, at = data.at.k[seen], data.at.k[target]
+    tau = accelerator_time(data, seen, data.target[seen])
+    truth = accelerator_time(data, target, data.target[target])
+    return Task(
+        mode=mode,
+        seen=effects[:, seen],
+        seen_residual=residual[seen],
+        target=effects[:, target],
+        target_residual=residual[target],
+        open_variance=left_open,
+        ratio_only=bool(data.ratio_only[item.family]),
+        law_error=law_log_tau(k, tau, at) - np.log(truth),
+        law_spread=law_spread(k, data.machine.node[target], at),
+    )
+
+
+def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, dict[str, float]]:
+    """Factor on the spread at which 90 % of held-out points lie inside the band, by mode and class of workload."""
+    data = resolved.observations
+    known = held_out(resolved, folds, beliefs, "group")
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    found: dict[str, dict[str, float]] = {}
+    for mode in MODES:
+        scored = score_mode(data, mode, ids, known)
+        error, family = scored.error(data), data.family[scored.rows]
+        classes = np.array([workload_class(data.kinds[int(f)]) for f in family])
+        table = {"all": round(conformal_factor(error, scored.spread, family), 3)}
+        for name in sorted(set(classes.tolist())):
+            inside = classes == name
+            if np.unique(family[inside]).size >= LEAST_FAMILIES:
+                table[name] = round(conformal_factor(error[inside], scored.spread[inside], family[inside]), 3)
+        found[mode] = table
+    return found
