@@ -113,10 +113,10 @@ def lint(
 ) -> None:
     """Check specs: exit 2 when one cannot be used; warnings alone exit 0."""
     from perfmodel.results import Result, __version__
-    from perfmodel.specs.catalog import shipped_folder
+    from perfmodel.specs.catalog import display, shipped_folder
     from perfmodel.specs.lint import lint as check
 
-    report = check(path or shipped_folder(), today=_day(today))
+    report = check(path or Path(display(shipped_folder())), today=_day(today))
     if format == LintFormat.sarif:
         from perfmodel.report.ci.sarif import render_problems
 

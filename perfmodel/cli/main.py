@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -133,7 +134,8 @@ def _other(error: Exception) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    print(message, file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(BrokenPipeError):
+        print(message, file=sys.stderr, flush=True)  # noqa: T201
     return code
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr, model_validator
 
 from perfmodel.errors import SpecError
-from perfmodel.specs.catalog import Catalog, Resolution, display
+from perfmodel.specs.catalog import Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.fields import Count, Date, HourlyPrice, Number, Precision, Quantity, SpecModel, problem
 from perfmodel.specs.hardware import Accelerator, Cluster
@@ -120,7 +120,7 @@ def load_claim(
     """Read a claim file; names are looked up, nothing is assumed."""
     catalog = catalog or Catalog.default(extra_dirs)
     path = Path(path)
-    tree = read_file(path, display(path))
+    tree = read_file(path)
     if not isinstance(tree.value, dict):
         raise SpecError(tree.mark.problem("S005", "a claim is a mapping of keys"))
     return claim_from_tree(tree, path.parent, catalog)

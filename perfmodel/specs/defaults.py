@@ -125,7 +125,14 @@ class Finisher:
         wanted = self.spec.precision
         choices: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
         if wanted is None:
-            return next((name for name in choices if name in accelerator.peak), next(iter(accelerator.peak)))
+            # A rate below that of fp32 (fp16 on some consumer parts) is not one that anybody trains at.
+            floor = accelerator.peak.get("fp32", 0.0)
+            usable = [
+                name
+                for name in choices
+                if accelerator.peak.get(name, 0.0) >= floor and name in accelerator.peak
+            ]
+            return usable[0] if usable else next(iter(accelerator.peak))
         eight_bit = (
             wanted == "fp8"
             and "int8" in accelerator.peak

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import SpecError, UsageError
-from perfmodel.specs.catalog import REFERENCES, SUFFIXES, Catalog, Resolution, display
+from perfmodel.specs.catalog import REFERENCES, SUFFIXES, Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.defaults import Finisher
 from perfmodel.specs.job import Jitter, Job, JobFile, Reliability
@@ -53,7 +53,7 @@ def load_job(
             )
     else:
         path = Path(path)
-        tree, folder = read_file(path, display(path)), path.parent
+        tree, folder = read_file(path), path.parent
         if not isinstance(tree.value, dict):
             raise SpecError(
                 tree.mark.problem("S005", "a job is a mapping of keys", "perfmodel init writes an example")
@@ -136,9 +136,9 @@ def _from_file(item: Tree, folder: Path) -> Tree:
     path = folder / item.value
     if not path.is_file():
         raise SpecError(
-            item.mark.problem("S012", f"no file {display(path)}", "file names start at the job file's folder")
+            item.mark.problem("S012", f"no file {path}", "file names start at the job file's folder")
         )
-    tree = read_file(path, display(path))
+    tree = read_file(path)
     if not isinstance(tree.value, dict):
         raise SpecError(tree.mark.problem("S005", "expected a mapping of keys"))
     return tree if "name" in tree.value else tree.with_item("name", Tree(path.stem, tree.mark))

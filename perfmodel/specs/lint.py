@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.browse import STALE_DAYS, is_stale
-from perfmodel.specs.catalog import KINDS, MODELS, SUFFIXES, Catalog, display, expand_collection
+from perfmodel.specs.catalog import KINDS, MODELS, SUFFIXES, Catalog, expand_collection
 from perfmodel.specs.checking import build
 from perfmodel.specs.claims import claim_from_tree
 from perfmodel.specs.economy import Offer
@@ -106,7 +106,7 @@ def kind_of(path: Path, tree: Tree, root: Path) -> str | None:
 
 def _check(path: Path, root: Path, catalog: Catalog, today: datetime.date) -> Iterator[Problem]:
     try:
-        tree = read_file(path, display(path))
+        tree = read_file(path)
         kind = kind_of(path, tree, root)
         if kind is None:
             hint = f"put it into a folder named {', '.join(KINDS)}, or name its schema on the first line"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
-from perfmodel.specs.catalog import SUFFIXES, Catalog, display
+from perfmodel.specs.catalog import SUFFIXES, Catalog
 from perfmodel.specs.checking import build
 from perfmodel.specs.fields import SpecModel
 from perfmodel.specs.job import Job
@@ -110,7 +110,7 @@ class Gate:
 def load_policies(path: str | Path, *, extra_dirs: Iterable[str | Path] = ()) -> Gate:
     """Read a policy file and every job that it names; all problems of all of them at once."""
     path = Path(path)
-    tree = _long_forms(read_file(path, display(path)))
+    tree = _long_forms(read_file(path))
     spec = build(PolicyFile, tree)
     folders = [*(path.parent / folder for folder in spec.specs), *extra_dirs]
     catalog = Catalog.default(folders)
@@ -186,7 +186,7 @@ def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides:
             if str(file.value).endswith(SUFFIXES)
             else "a job is a YAML file"
         )
-        raise SpecError(file.mark.problem("S012", f"job {name}: no file {display(path)}", hint))
+        raise SpecError(file.mark.problem("S012", f"job {name}: no file {path}", hint))
     return load_job(path, overrides=overrides, catalog=catalog)
 
 
