@@ -90,8 +90,8 @@ def show(
     no_color: NoColorOption = False,
 ) -> None:
     """Show one entry: every value with its source, and what follows from them."""
-    from perfmodel.specs.browse import details
     from perfmodel.specs.catalog import Catalog
+    from perfmodel.specs.entry import details
 
     catalog = Catalog.default(specs or ())
     chosen = None if kind is None else _kind(kind)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import UsageError
-from perfmodel.specs.browse import age_days, details, is_stale, listing, overview
+from perfmodel.specs.browse import age_days, is_stale, listing, overview
 from perfmodel.specs.catalog import KINDS, Catalog
+from perfmodel.specs.entry import details
 
 DAY = datetime.date(2026, 9, 1)
 
