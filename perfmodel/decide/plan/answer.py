@@ -11,9 +11,9 @@ import numpy as np
 
 from perfmodel.decide import cost, goodput
 from perfmodel.decide.pareto import front
+from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.constraints import Nearest, nearest
 from perfmodel.decide.plan.planner import Found
-from perfmodel.decide.plan.search import Candidate
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
 from perfmodel.decide.recommend import recommend

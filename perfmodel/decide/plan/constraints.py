@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
-from perfmodel.decide.plan.search import Candidate
 from perfmodel.units import format_quantity
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
-from perfmodel.decide.plan.search import Candidate
 from perfmodel.results import Result
 from perfmodel.units import format_quantity
 

@@ -11,14 +11,15 @@ import numpy as np
 
 from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.plan import runners
-from perfmodel.decide.plan.search import Candidate, Limits, Partial, Target, Task, cut_tasks, merge, run_task
-from perfmodel.decide.plan.space import Bounds
+from perfmodel.decide.plan.candidates import Candidate, Limits, Partial, Target, Task, cut_tasks, merge
+from perfmodel.decide.plan.search import run_task
+from perfmodel.decide.plan.space import Bounds, combinations
 from perfmodel.decide.plan.targets import target_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.specs.job import Job
 
-# K of one task: enough rows for full chunks, few enough that many processes find work.
-KS_PER_TASK = 64
+# Degree combinations that one task enumerates at most: full chunks, and some 30 MB of integers.
+COMBINATIONS_PER_TASK = 200_000
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,13 @@ def search(
         for target, (job, _), baseline in zip(targets, kept, baselines, strict=True)
     ]
     count = sum(len(target.global_batch) for target in targets)
-    size = KS_PER_TASK if workers == 1 else max(1, min(KS_PER_TASK, count // (4 * workers)))
-    tasks = cut_tasks(targets, request.objective, request.keep, limits, request.bounds, size)
+    # Four tasks a worker: the last one to finish is not long alone.
+    most = count if workers == 1 else max(1, count // (4 * workers))
+    sizes = [
+        max(1, min(most, COMBINATIONS_PER_TASK // combinations(target.shape, request.bounds)))
+        for target in targets
+    ]
+    tasks = cut_tasks(targets, request.objective, request.keep, limits, request.bounds, sizes)
     partials, interrupted = runners.collect(runner, targets, tasks, progress)
     merged = merge(partials, request.keep)
     if request.min_efficiency is None:

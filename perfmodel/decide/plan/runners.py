@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from perfmodel.decide.plan.search import Partial, Target, Task, run_task
+from perfmodel.decide.plan.candidates import Partial, Target, Task
+from perfmodel.decide.plan.search import run_task
 from perfmodel.errors import UsageError
+
+CONNECT_S = 10.0  # how long to look for a scheduler
 
 Progress = Callable[[int, int], None]  # (tasks done, tasks in all)
 
@@ -72,7 +75,7 @@ def on_dask(address: str) -> Runner:
             futures = [
                 client.submit(run_task, targets[task.target], task, pure=False, retries=3) for task in tasks
             ]
-            for future in _distributed().as_completed(futures):
+            for future in _distributed().as_completed(futures, loop=client.loop):
                 yield future.result()
 
     return run
@@ -93,7 +96,7 @@ def _client(address: str) -> Iterator[Any]:
             help="pip install 'perfmodel[dask]'",
         ) from None
     try:
-        client = module.Client(address, timeout="10s", set_as_default=False)
+        client = module.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(

@@ -1,10 +1,10 @@
 """Evaluate every layout of the space with the one step model, and keep what an answer needs.
 
-A task is one cluster at some K. Its rows are evaluated in chunks, with recompute as a broadcast axis, so that
-matrix products and collectives are priced once per row. Memory comes first: a row that fits at no recompute
-level cannot be an answer, and its time is never computed (`pruned`). Kept are the best layouts by the objective
-within the limits, and the fastest of each K: at one K cost rises with time, so these are the front of time
-against cost.
+A task is one cluster at some K. Its rows are evaluated in chunks, with sharding and recompute as broadcast axes:
+matrix products and collectives that do not depend on them are priced once per row. Memory comes first: a row
+that fits with no sharding and recompute level cannot be an answer, and its time is never computed (`pruned`).
+Kept are the best layouts by the objective within the limits, and the fastest of each K: at one K cost rises
+with time, so these are the front of time against cost.
 
 Results of tasks are merged by a total order (objective, simplicity, cluster, K, place in the enumeration): how
 the work is cut and which process finishes first do not matter.
@@ -14,138 +14,78 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.energy import ACTIVITY, PowerModel
-from perfmodel.decide.plan.space import (
-    Bounds,
-    Rows,
-    Shape,
-    enumerate_rows,
-    shard_group,
-    sharding_allowed,
-    simplicity,
-)
-from perfmodel.decide.pricing import Tariff
+from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
+from perfmodel.decide.plan.space import Rows, enumerate_rows, shard_group, sharding_allowed, simplicity
 from perfmodel.models.energy import power_w
-from perfmodel.predict.coefficients import Coefficients
+from perfmodel.predict.coefficients import NAMES, Coefficients
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
-from perfmodel.predict.machine import Machine
 from perfmodel.predict.memory import MEMORY_PARTS, memory
 from perfmodel.predict.step import step
-from perfmodel.workloads.operations import Operations
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-# With three recompute levels an array of a chunk takes 100 kB: the working set stays in a core's cache.
-CHUNK_ROWS = 4096
+# Rows of a chunk: with five ways of sharding and three recompute levels an array takes 120 kB.
+CHUNK_ROWS = 1024
 # Objectives that agree to this many digits are a tie, which simplicity breaks.
 TIE_DIGITS = 10
 TIE = 10.0 ** (1 - TIE_DIGITS)
-OBJECTIVES = ("time", "cost", "energy")
 
 
-@dataclass(frozen=True)
-class Target:
-    """One cluster with everything the search needs to price a job on it. Plain data: it travels to workers."""
-
-    name: str
-    ops: Operations
-    machine: Machine
-    coefficients: Mapping[str, Coefficients]  # by way of sharding: beliefs may differ by it
-    shape: Shape
-    tariff: Tariff
-    power: PowerModel
-    global_batch: Mapping[int, int]  # K -> samples of a step
-    work: Mapping[int, float]  # K -> work of a step against the smallest K: 1, or growing in the weak regime
-    steps: float = 1.0
-    offsets: Floats | None = None  # calibrated slopes of `predict.features.discrepancy`
+def as_layouts(rows: Rows, shardings: Sequence[str], recompute: Sequence[str], node: int) -> Layouts:
+    """Rows as the step model's struct of shape (rows, shardings, recompute levels), axes kept apart."""
+    names = ("k", "global_batch", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
+    columns = {name: getattr(rows, name).astype(float)[:, None, None] for name in names}
+    groups = np.stack([shard_group(rows, sharding, node) for sharding in shardings], axis=1)
+    return layouts(
+        columns.pop("k"),
+        accelerators_per_node=float(node),
+        sharding=np.array([float(SHARDING_CODES[sharding]) for sharding in shardings])[:, None],
+        shard_group=groups.astype(float)[:, :, None],
+        recompute=np.array([RECOMPUTE_SHARE[level] for level in recompute]),
+        **columns,
+    )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Longest step and dearest run that are allowed, and the longest step at each K (efficiency)."""
-
-    time_s: float = math.inf
-    cost_usd: float = math.inf
-    time_s_at: Mapping[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One cluster at some K."""
-
-    target: int
-    ks: tuple[int, ...]
-    objective: str
-    keep: int
-    limits: Limits
-    bounds: Bounds
+def coefficients_of(target: Target, shardings: Sequence[str]) -> Coefficients:
+    """Coefficients along the axis of sharding; those that do not vary with it stay scalars."""
+    columns = {}
+    for name in NAMES:
+        values = np.array([float(getattr(target.coefficients[sharding], name)) for sharding in shardings])
+        columns[name] = values[0] if (values == values[0]).all() else values[:, None]
+    return Coefficients(**columns)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One layout: time of a step, memory per device, and, per unit of work, energy of a step and cost of the run."""
-
-    key: tuple[float, ...] = field(repr=False)  # objective, simplicity, cluster, K, place
-    target: int
-    k: int
-    dp: int
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    vpp: int
-    micro_batch: int
-    accumulation: int
-    sharding: str
-    shard_group: int
-    recompute: str
-    time_s: float
-    cost_usd: float
-    energy_j: float
-    memory_bytes: float
-    work: float
-
-    def objective(self, name: str) -> float:
-        """What `name` minimises."""
-        return {"time": self.time_s / self.work, "cost": self.cost_usd, "energy": self.energy_j}[name]
-
-    def layout(self) -> dict[str, int | str]:
-        """The layout as a job file would say it."""
-        names = ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "sharding", "recompute")
-        found: dict[str, int | str] = {name: getattr(self, name) for name in names}
-        if self.sharding == "hsdp":
-            found["shard_group"] = self.shard_group
-        return found
-
-
-@dataclass(frozen=True)
-class Partial:
-    """What one or many tasks found."""
-
-    evaluated: int = 0
-    pruned: int = 0
-    feasible: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    best: tuple[Candidate, ...] = ()  # by the objective, within the limits
-    fastest: tuple[Candidate, ...] = ()  # of each cluster and K, limits aside
-    smallest: tuple[Candidate, ...] = ()  # least memory of each cluster and K where nothing fits
+def energy_of(parts: Mapping[str, Floats], time_s: Floats, k: npt.ArrayLike, model: PowerModel) -> Floats:
+    """Energy of a step [J]: `decide.energy.step_energy` with waiting as the ground level, in fewer operations."""
+    watts = {
+        name: float(power_w(model.shares[name], rated_w=model.rated_w, idle_w=model.idle_w))
+        for name in ("compute", "memory", "communication", "waiting")
+    }
+    above: Floats = np.zeros(())
+    # Small parts first: what does not vary with sharding or recompute is summed before it is broadcast.
+    for name, part in sorted(parts.items(), key=lambda item: item[1].size):
+        activity = ACTIVITY.get(name, "waiting")
+        if activity != "waiting" and (part.ndim or part):
+            above = above + part * (watts[activity] - watts["waiting"])
+    joules = time_s * (watts["waiting"] + model.host_w) + above
+    return np.asarray(joules * (np.asarray(k, dtype=float) * model.pue))
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A chunk of layouts after the step model: arrays of shape (rows, recompute levels)."""
+    """A chunk of layouts after the step model: arrays of shape (rows, shardings, recompute levels)."""
 
     rows: Rows
-    sharding: str
     fits: Mask
     time_s: Floats
     cost_usd: Floats
@@ -156,7 +96,7 @@ class Priced:
     def objective(self, name: str) -> Floats:
         """The array that `name` minimises."""
         if name == "time":
-            return np.asarray(self.time_s / self.work)
+            return self.time_s if isinstance(self.work, float) else np.asarray(self.time_s / self.work)
         return self.cost_usd if name == "cost" else self.energy_j
 
 
@@ -188,44 +128,14 @@ class Picked:
         return np.lexsort((*place, self.simplicity, self.objective))
 
 
-def as_layouts(rows: Rows, sharding: str, recompute: Sequence[str], node: int) -> Layouts:
-    """Rows as the step model's struct, recompute along a trailing axis."""
-    names = ("k", "global_batch", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
-    columns = {name: getattr(rows, name).astype(float)[:, None] for name in names}
-    return layouts(
-        columns.pop("k"),
-        accelerators_per_node=float(node),
-        sharding=float(SHARDING_CODES[sharding]),
-        shard_group=shard_group(rows, sharding, node).astype(float)[:, None],
-        recompute=np.array([RECOMPUTE_SHARE[level] for level in recompute]),
-        **columns,
-    )
-
-
-def energy_of(parts: Mapping[str, Floats], time_s: Floats, k: npt.ArrayLike, model: PowerModel) -> Floats:
-    """Energy of a step [J]: `decide.energy.step_energy` with waiting as the ground level, in fewer operations."""
-    watts = {
-        name: float(power_w(model.shares[name], rated_w=model.rated_w, idle_w=model.idle_w))
-        for name in ("compute", "memory", "communication", "waiting")
-    }
-    joules = time_s * (watts["waiting"] + model.host_w)
-    for name, part in parts.items():
-        activity = ACTIVITY.get(name, "waiting")
-        if activity != "waiting" and (part.ndim or part):
-            joules = joules + part * (watts[activity] - watts["waiting"])
-    return np.asarray(joules * (np.asarray(k, dtype=float) * model.pue))
-
-
 def run_task(target: Target, task: Task) -> Partial:
     """Evaluate every layout of one cluster at the K of the task."""
     bounds = task.bounds
     levels = bounds.recompute if target.shape.is_transformer else bounds.recompute[:1]
     rows, refused = enumerate_rows(target.shape, {k: target.global_batch[k] for k in task.ks}, bounds)
     found = _Found(target, task, levels, refused)
-    for sharding in bounds.shardings:
-        allowed = np.flatnonzero(sharding_allowed(rows, sharding, target.shape.node))
-        for start in range(0, allowed.size, CHUNK_ROWS):
-            found.add(rows.take(allowed[start : start + CHUNK_ROWS]), sharding)
+    for start in range(0, len(rows), CHUNK_ROWS):
+        found.add(rows.take(np.arange(start, min(start + CHUNK_ROWS, len(rows)))))
     return found.partial()
 
 
@@ -234,61 +144,63 @@ class _Found:
 
     def __init__(self, target: Target, task: Task, levels: tuple[str, ...], refused: Counter[str]) -> None:
         self.target, self.task, self.levels, self.refused = target, task, levels, refused
+        self.shardings = task.bounds.shardings
+        self.coefficients = coefficients_of(target, self.shardings)
         self.evaluated = self.pruned = self.feasible = 0
         self.best: list[Picked] = []
         self.fastest: list[Picked] = []
         self.smallest: list[Picked] = []
         self.edge = math.inf  # the worst of the best so far: nothing beyond it can enter
-        limits = task.limits
         self.ks = np.array(sorted(task.ks))
         self.terms = CostTerms.of(self.ks, target.tariff)
+        self.limit_s = np.array([task.limits.time_s_at.get(int(k), math.inf) for k in self.ks])
         work = np.array([target.work[int(k)] for k in self.ks])
         self.work = work if np.any(work != 1.0) else None
-        self.limit_s = np.array([min(limits.time_s, limits.time_s_at.get(int(k), math.inf)) for k in self.ks])
 
-    def add(self, rows: Rows, sharding: str) -> None:
-        """Price one chunk of rows under one way of sharding."""
+    def add(self, rows: Rows) -> None:
+        """Price one chunk of rows."""
         target, count = self.target, len(self.levels)
-        at = as_layouts(rows, sharding, self.levels, target.shape.node)
+        node = target.shape.node
+        allowed = np.stack([sharding_allowed(rows, name, node) for name in self.shardings], axis=1)
+        at = as_layouts(rows, self.shardings, self.levels, node)
         need = memory(target.ops, target.machine, at)
-        total = np.broadcast_to(need.total, (len(rows), count))
-        fits = total <= target.machine.memory_bytes
-        self._refuse(need.parts, fits)
-        alive = np.asarray(fits.any(axis=1))
-        self.pruned += int((~alive).sum()) * count
+        shape = (len(rows), len(self.shardings), count)
+        total = np.broadcast_to(need.total, shape)
+        fits = (total <= target.machine.memory_bytes) & allowed[:, :, None]
+        self._refuse(need.parts, allowed[:, :, None] & ~fits)
+        alive = np.asarray(fits.any(axis=(1, 2)))
         if not alive.all():
-            self._keep_smallest(rows, sharding, total, alive)
+            self.pruned += int(allowed[~alive].sum()) * count
+            self._keep_smallest(rows, np.where(allowed[:, :, None], total, np.inf), alive)
             index = np.flatnonzero(alive)
             if index.size == 0:
                 return
-            rows, total, fits = rows.take(index), total[index], fits[index]
-            at = as_layouts(rows, sharding, self.levels, target.shape.node)
-        self.evaluated += fits.size
+            rows, total, fits, allowed = rows.take(index), total[index], fits[index], allowed[index]
+            at = as_layouts(rows, self.shardings, self.levels, node)
+        self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
-        result = step(target.ops, target.machine, at, target.coefficients[sharding])
+        result = step(target.ops, target.machine, at, self.coefficients)
         time_s = np.asarray(np.broadcast_to(result.time_s, fits.shape))
-        joules = energy_of(result.parts, time_s, at.k, target.power)
+        joules = np.asarray(np.broadcast_to(energy_of(result.parts, time_s, at.k, target.power), fits.shape))
         if target.offsets is not None:
             scale = np.exp(np.tensordot(target.offsets, discrepancy(target.ops, at), axes=1))
             time_s, joules = time_s * scale, joules * scale
-        where = np.searchsorted(self.ks, rows.k)
-        cost = self.terms.take(where[:, None]).usd(time_s * target.steps)
+        where = np.searchsorted(self.ks, rows.k)[:, None, None]
+        cost = self.terms.take(where).usd(time_s * target.steps)
         work: Floats | float = 1.0
         if self.work is not None:
-            work = self.work[where][:, None]
+            work = self.work[where]
             cost, joules = cost / work, joules / work
-        priced = Priced(rows, sharding, fits, time_s, cost, joules, total, work)
+        priced = Priced(rows, fits, time_s, cost, joules, total, work)
         self._keep_fastest(priced)
-        self._keep_best(priced, self.limit_s[where][:, None])
+        self._keep_best(priced, self.limit_s[where])
 
     def _keep_fastest(self, priced: Priced) -> None:
         """The fastest of each K, limits aside."""
         time_s = np.where(priced.fits, priced.time_s, np.inf)
-        k = priced.rows.k
-        starts = np.flatnonzero(np.concatenate([[True], k[1:] != k[:-1]]))
-        least = np.minimum.reduceat(time_s.min(axis=1), starts)
-        edge = np.repeat(least * (1.0 + TIE), np.diff(np.append(starts, k.size)))[:, None]
-        self.fastest.append(self._pick(priced, (time_s <= edge) & np.isfinite(time_s), priced.time_s))
+        edge = least_of_each_k(priced.rows.k, time_s.min(axis=(1, 2))) * (1.0 + TIE)
+        mask = (time_s <= edge[:, None, None]) & priced.fits
+        self.fastest.append(self._pick(priced, mask, priced.time_s))
 
     def _keep_best(self, priced: Priced, limit_s: Floats) -> None:
         """The best by the objective among those within the limits."""
@@ -296,47 +208,47 @@ class _Found:
         ok = priced.fits & (priced.time_s <= limit_s) & (objective <= self.edge)
         if math.isfinite(self.task.limits.cost_usd):  # an unknown price meets no budget
             ok &= priced.cost_usd <= self.task.limits.cost_usd
-        values = np.where(ok, objective, np.inf)
-        flat = values.ravel()
+        if not ok.any():
+            return
+        values = objective[ok]
         keep = self.task.keep
-        if flat.size > keep:
-            last = float(np.partition(flat, keep - 1)[keep - 1])
+        if values.size > keep:
+            last = float(np.partition(values, keep - 1)[keep - 1])
             self.edge = min(self.edge, last * (1.0 + TIE))
-        self.best.append(self._pick(priced, ok & (values <= self.edge), objective))
+        self.best.append(self._pick(priced, ok & (objective <= self.edge), objective))
 
-    def _keep_smallest(self, rows: Rows, sharding: str, total: Floats, alive: Mask) -> None:
+    def _keep_smallest(self, rows: Rows, total: Floats, alive: Mask) -> None:
         """The least memory of each K at which nothing fits in this chunk."""
-        starts = np.flatnonzero(np.concatenate([[True], rows.k[1:] != rows.k[:-1]]))
-        sizes = np.diff(np.append(starts, rows.k.size))
-        dead = ~np.repeat(np.logical_or.reduceat(alive, starts), sizes)
+        dead = least_of_each_k(rows.k, (~alive).astype(float)) > 0
         if not dead.any():
             return
-        edge = np.repeat(np.minimum.reduceat(total.min(axis=1), starts), sizes)[:, None]
+        least = least_of_each_k(rows.k, total.min(axis=(1, 2)))
         nothing = np.full(total.shape, np.nan)
-        priced = Priced(rows, sharding, total >= 0, nothing, nothing, nothing, total)
-        self.smallest.append(self._pick(priced, (total <= edge) & dead[:, None], total))
+        priced = Priced(rows, total >= 0, nothing, nothing, nothing, total)
+        self.smallest.append(self._pick(priced, (total <= least[:, None, None]) & dead[:, None, None], total))
 
     def _pick(self, priced: Priced, mask: Mask, objective: Floats) -> Picked:
-        i, r = np.nonzero(mask)
+        place = np.nonzero(mask)
+        i, s, r = place
         rows = priced.rows.take(i)
         return Picked(
             rows=rows,
-            sharding=np.full(i.shape, self.task.bounds.shardings.index(priced.sharding)),
+            sharding=s,
             recompute=r,
-            objective=significant(objective[i, r]),
-            simplicity=simplicity(rows, priced.sharding) + r / len(self.levels),
-            time_s=priced.time_s[i, r],
-            cost_usd=priced.cost_usd[i, r],
-            energy_j=priced.energy_j[i, r],
-            memory_bytes=priced.memory_bytes[i, r],
+            objective=significant(objective[place]),
+            simplicity=simplicity(rows) + s + r / len(self.levels),
+            time_s=priced.time_s[place],
+            cost_usd=priced.cost_usd[place],
+            energy_j=priced.energy_j[place],
+            memory_bytes=priced.memory_bytes[place],
         )
 
-    def _refuse(self, parts: Mapping[str, Floats], fits: Mask) -> None:
+    def _refuse(self, parts: Mapping[str, Floats], bad: Mask) -> None:
         """Count what does not fit by its largest part."""
-        if fits.all():
+        place = np.nonzero(bad)
+        if place[0].size == 0:
             return
-        bad = np.nonzero(~fits)
-        stacked = np.stack([np.broadcast_to(parts[name], fits.shape)[bad] for name in MEMORY_PARTS])
+        stacked = np.stack([np.broadcast_to(parts[name], bad.shape)[place] for name in MEMORY_PARTS])
         counts = np.bincount(np.argmax(stacked, axis=0), minlength=len(MEMORY_PARTS))
         for name, number in zip(MEMORY_PARTS, counts, strict=True):
             if number:
@@ -351,7 +263,7 @@ class _Found:
             self.pruned,
             self.feasible,
             self.refused,
-            self._candidates(self.best, per_k=False)[: self.task.keep],
+            self._candidates(self.best, per_k=False),
             fastest,
             tuple(c for c in self._candidates(self.smallest, per_k=True) if c.k not in reached),
         )
@@ -369,7 +281,7 @@ class _Found:
 
     def _candidate(self, found: Picked, i: int) -> Candidate:
         rows = found.rows.take(np.array([i]))
-        sharding = self.task.bounds.shardings[int(found.sharding[i])]
+        sharding = self.shardings[int(found.sharding[i])]
         names = ("k", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
         key = (
             float(found.objective[i]),
@@ -395,6 +307,16 @@ class _Found:
         )
 
 
+def least_of_each_k(k: npt.NDArray[np.int64], values: Floats) -> Floats:
+    """For each row the least value among the rows of its K; rows of one K lie together.
+
+    >>> least_of_each_k(np.array([8, 8, 16]), np.array([3.0, 2.0, 5.0])).tolist()
+    [2.0, 2.0, 5.0]
+    """
+    starts = np.flatnonzero(np.concatenate([[True], k[1:] != k[:-1]]))
+    return np.repeat(np.minimum.reduceat(values, starts), np.diff(np.append(starts, k.size)))
+
+
 def significant(values: Floats) -> Floats:
     """`values` to `TIE_DIGITS` significant digits, so that rounding errors do not order layouts.
 
@@ -404,46 +326,3 @@ def significant(values: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - (TIE_DIGITS - 1))
         return np.asarray(np.where(np.isfinite(unit) & (unit > 0), np.round(values / unit) * unit, values))
-
-
-def _key(candidate: Candidate) -> tuple[float, ...]:
-    return candidate.key
-
-
-def merge(partials: Iterable[Partial], keep: int) -> Partial:
-    """All partial results as one; the order in which they come does not matter."""
-    parts = list(partials)
-    refused: Counter[str] = Counter()
-    for part in parts:
-        refused.update(part.refused)
-    gathered: dict[str, list[Candidate]] = {
-        name: sorted((c for part in parts for c in getattr(part, name)), key=_key)
-        for name in ("best", "fastest", "smallest")
-    }
-    return Partial(
-        evaluated=sum(part.evaluated for part in parts),
-        pruned=sum(part.pruned for part in parts),
-        feasible=sum(part.feasible for part in parts),
-        refused=Counter(dict(sorted(refused.items()))),
-        best=tuple(gathered["best"][:keep]),
-        fastest=tuple(sorted(gathered["fastest"], key=lambda c: (c.target, c.k))),
-        smallest=tuple(sorted(gathered["smallest"], key=lambda c: (c.target, c.k))),
-    )
-
-
-def cut_tasks(
-    targets: Sequence[Target],
-    objective: str,
-    keep: int,
-    limits: Sequence[Limits],
-    bounds: Bounds,
-    ks_per_task: int,
-) -> list[Task]:
-    """One task per cluster and `ks_per_task` values of K."""
-    tasks = []
-    for index, target in enumerate(targets):
-        ks = sorted(target.global_batch)
-        for start in range(0, len(ks), ks_per_task):
-            group = tuple(ks[start : start + ks_per_task])
-            tasks.append(Task(index, group, objective, keep, limits[index], bounds))
-    return tasks

@@ -7,6 +7,7 @@ broadcasts over them. The order of rows is fixed, so that a position names a lay
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -162,6 +163,11 @@ def enumerate_rows(
     return rows, Counter({reason: count for reason, count in refused.items() if count})
 
 
+def combinations(shape: Shape, bounds: Bounds) -> int:
+    """Degree combinations that are tried at each K."""
+    return math.prod(len(axis) for axis in _degrees(shape, bounds, bounds.max_tp * bounds.max_pp))
+
+
 def _ragged(keys: Ints, choices: Callable[[int], Sequence[int]]) -> tuple[Ints, npt.NDArray[np.intp]]:
     """For each key all its choices in order: the flat choices, and which key each belongs to."""
     unique, inverse = np.unique(keys, return_inverse=True)
@@ -216,8 +222,8 @@ def sharding_allowed(rows: Rows, sharding: str, node: int) -> Mask:
     return np.asarray(allowed)
 
 
-def simplicity(rows: Rows, sharding: str) -> npt.NDArray[np.float64]:
-    """Smaller is simpler: fewer kinds of parallelism, then smaller degrees, then plainer sharding."""
+def simplicity(rows: Rows) -> npt.NDArray[np.float64]:
+    """Smaller is simpler: fewer kinds of parallelism, then smaller degrees. Sharding adds its place in `SHARDINGS`."""
     kinds = np.sum([rows.tp > 1, rows.pp > 1, rows.cp > 1, rows.ep > 1], axis=0)
     degrees = np.log2(rows.tp * rows.pp * rows.cp * rows.ep * rows.vpp)
-    return np.asarray(kinds * 1e4 + degrees * 1e2 + SHARDINGS.index(sharding))
+    return np.asarray(kinds * 1e4 + degrees * 1e2)

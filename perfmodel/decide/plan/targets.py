@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from perfmodel.decide.plan.search import Candidate, Target
+from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import SHARDINGS, Shape
 from perfmodel.decide.prediction import power_of, setup_of
 from perfmodel.decide.tariffs import tariff_of
