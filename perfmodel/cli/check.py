@@ -129,7 +129,7 @@ def _run(
     gate = load_policies(file, extra_dirs=tuple(specs or ()))
     word = undecided.value if undecided is not None else gate.spec.undecided or "pass"
     predict = predictor(load_beliefs(beliefs or gate.beliefs), seed)
-    checked = run(gate, predict, lock=baseline.read(gate.baseline), undecided=word, seed=seed)
+    checked = run(gate, predict, lock=baseline.read(gate.baseline), undecided=word, seed=seed, accept=update)
     if update:
         write_text(gate.baseline, baseline.dumps(checked.lock))
     return checked.result, checked.blocked

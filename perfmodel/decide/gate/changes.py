@@ -12,6 +12,9 @@ from perfmodel.errors import SpecError
 from perfmodel.units import format_quantity
 
 MAX_CAUSES = 12  # beyond, changes are told by group: a reader and a time budget have their limits
+FEW = (
+    4  # a record with a new name and no more differences than these (the name is one) is the old one, edited
+)
 SAME = 1e-3  # a metric that moved by less did not move
 Inputs = Mapping[str, Any]
 Predict = Callable[[Inputs], Mapping[str, Any]]
@@ -58,10 +61,10 @@ def _shown(path: tuple[str, ...], value: Any) -> str:
 
 
 def differences(before: Inputs, after: Inputs, path: tuple[str, ...] = ()) -> list[Difference]:
-    """Leaves that differ; a record that goes by another name is one change, whatever is inside.
+    """Leaves that differ; a record that goes by another name and differs in much is one change.
 
-    >>> [str(d) for d in differences({"cluster": {"name": "a", "nics": 4}, "batch": 8},
-    ...                              {"cluster": {"name": "b", "nics": 8}, "batch": 16})]
+    >>> [str(d) for d in differences({"cluster": {"name": "a", "nics": 4, "x": 1, "y": 1, "z": 1}, "batch": 8},
+    ...                              {"cluster": {"name": "b", "nics": 8, "x": 2, "y": 2, "z": 2}, "batch": 16})]
     ['batch: 8 -> 16', 'cluster: a -> b']
     >>> [str(d) for d in differences({"cluster": {"name": "a", "nics": 4}}, {"cluster": {"name": "a", "nics": 8}})]
     ['cluster.nics: 4 -> 8']
@@ -72,11 +75,19 @@ def differences(before: Inputs, after: Inputs, path: tuple[str, ...] = ()) -> li
         here = (*path, key)
         if old == new:
             continue
-        if isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("name") == new.get("name"):
-            found += differences(old, new, here)
-        else:
+        if not isinstance(old, Mapping) or not isinstance(new, Mapping):
             found.append(Difference(here, old, new))
+            continue
+        another = old.get("name") != new.get("name") and _leaves(old, new) > FEW
+        found += [Difference(here, old, new)] if another else differences(old, new, here)
     return found
+
+
+def _leaves(old: Any, new: Any) -> int:
+    """How many values differ, at any depth."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return sum(_leaves(old.get(key), new.get(key)) for key in {*old, *new})
+    return int(old != new)
 
 
 def grouped(found: Sequence[Difference], before: Inputs, after: Inputs) -> list[Difference]:

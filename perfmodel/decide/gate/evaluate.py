@@ -43,6 +43,7 @@ class Value:
     high: float | None
     reason: str = ""
     k: int | None = None
+    at_least: bool = False  # the range ends before the number does
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,18 @@ def _knee(result: Mapping[str, Any], rule: str) -> Value:
     if not timed:
         return Value(None, None, None, "no K is feasible")
     largest = max(timed)
+    # Beyond the largest K that runs there is a larger one that does not, or the range simply ends.
+    beyond = float(largest) if largest < max(result["k"]) else math.inf
     if knee["k"] is None:
-        # Not reached: every K of the job is still worth it, so the knee lies beyond the largest one.
         low = knee.get("k_low") or largest
-        return Value(float(largest), float(low), math.inf, f"not reached up to K = {largest}", largest)
+        why = f"not reached up to K = {largest}" + (
+            "" if beyond == math.inf else ", the largest that is feasible"
+        )
+        return Value(
+            float(largest), float(min(low, largest)), beyond, why, largest, at_least=beyond == math.inf
+        )
     low = knee["k"] if knee.get("k_low") is None else knee["k_low"]
-    high = math.inf if knee.get("k_high") is None else knee["k_high"]
+    high = beyond if knee.get("k_high") is None else knee["k_high"]
     return Value(float(knee["k"]), float(low), float(high), str(knee.get("cause") or ""), int(knee["k"]))
 
 

@@ -63,8 +63,12 @@ def check(
     lock: baseline.Lock | None = None,
     undecided: str = PASS,
     seed: int = 0,
+    accept: bool = False,
 ) -> Checked:
-    """Predict every job once, decide every policy, and name the causes of what changed."""
+    """Predict every job once, decide every policy, and name the causes of what changed.
+
+    With `accept` the new predictions become the baseline: policies on changes are measured from them.
+    """
     rules = read_rules(gate)
     policies: list[dict[str, Any]] = []
     moved: list[dict[str, Any]] = []
@@ -79,8 +83,9 @@ def check(
         entry = baseline.Entry(inputs.dump(extended), baseline.summary(result))
         entries[name] = entry
         old = lock.jobs.get(name) if lock is not None else None
+        reference = entry if accept else old
         for rule, policy in own:
-            policies.append(_row(name, rule, decide_one(policy, result, old, extended), undecided))
+            policies.append(_row(name, rule, decide_one(policy, result, reference, extended), undecided))
         if old is not None:
             moved += _causes(name, wanted, old, entry, predict)
     verdicts = [policy["verdict"] for policy in policies]
@@ -97,7 +102,7 @@ def check(
                 "verdict": overall(verdicts),
                 "policies": policies,
                 "changes": moved,
-                "notes": _notes(gate, lock, entries),
+                "notes": _notes(gate, made if accept else lock, entries),
             },
             seed=seed,
         ),
@@ -159,6 +164,7 @@ def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, An
         "limit": policy.limit.value,
         "limit_text": f"{policy.comparator} {policy.limit.text}",
         "unit": decided.unit,
+        "at_least": value.at_least,
         "verdict": decided.verdict,
         "blocking": decided.verdict == FAIL or (decided.verdict == UNDECIDED and undecided == FAIL),
         "reason": "; ".join(reasons),

@@ -75,15 +75,16 @@ def number(value: float | None, unit: str) -> str:
 
 
 def band(low: float | None, high: float | None, unit: str) -> str:
-    """`low to high`, empty where there is none or where it is a point."""
+    """`low to high`, empty where there is none or where it is a point; a knee's band may have no end.
+
+    >>> band(32.0, None, "K"), band(0.9, 1.1, "s"), band(64.0, 64.0, "K")
+    ('32 or more', '900 ms to 1.1 s', '')
+    """
+    if unit == "K" and low is not None and high is None:
+        return f"{number(low, unit)} or more"
     if low is None or high is None or low == high:
         return ""
     return f"{number(low, unit)} to {number(high, unit)}"
-
-
-def _open(policy: Mapping[str, Any], unit: str) -> bool:
-    """A knee that the range does not reach lies at its end or beyond."""
-    return unit == "K" and policy["value"] is not None and policy["high"] is None
 
 
 def rows(envelope: Envelope) -> list[Row]:
@@ -98,7 +99,7 @@ def rows(envelope: Envelope) -> list[Row]:
                 expression=expression,
                 verdict=policy["verdict"],
                 blocking=bool(policy.get("blocking", policy["verdict"] == "fail")),
-                value=number(policy["value"], unit) + (" or more" if _open(policy, unit) else ""),
+                value=number(policy["value"], unit) + (" or more" if policy.get("at_least") else ""),
                 band=band(policy["low"], policy["high"], unit),
                 limit=str(policy.get("limit_text") or number(policy["limit"], unit)),
                 reason=str(policy.get("reason") or ""),
@@ -132,5 +133,7 @@ def headline(envelope: Envelope) -> str:
     if not first:
         return lead
     row = first[0]
-    limit = "misses" if row.verdict == "fail" else "cannot be told from"
-    return f"{lead} {row.job}: {row.expression} {limit} its limit at {row.value}."
+    if row.value == "-":
+        return f"{lead} {row.job}: {row.expression} has no value: {row.reason or 'nothing is predicted'}."
+    limit = "misses its limit at" if row.verdict == "fail" else "cannot be told from its limit at"
+    return f"{lead} {row.job}: {row.expression} {limit} {row.value}."

@@ -71,9 +71,15 @@ def test_a_sum_that_no_single_cause_explains_is_told_too() -> None:
 
 
 def test_another_machine_is_one_cause() -> None:
-    after = {**BEFORE, "machine": {"name": "new", "speed": 8.0, "memory": 40.0}}
+    after = {**BEFORE, "machine": {"name": "new", "speed": 8.0, "memory": 40.0, "ports": 2, "year": 2030}}
     rows = told(after, "time(k=4) <= 9 s")
     assert [row["cause"] for row in rows] == ["machine: old -> new"]
+
+
+def test_an_edited_machine_with_a_new_name_is_told_by_its_edit() -> None:
+    after = {**BEFORE, "machine": {"name": "old-tuned", "speed": 8.0, "memory": 10.0}}
+    rows = told(after, "time(k=4) <= 9 s")
+    assert [row["cause"] for row in rows] == ["machine.speed: 2 -> 8"]
 
 
 def test_a_moved_model_is_not_blamed_on_the_inputs() -> None:

@@ -60,7 +60,7 @@ def verdict(text: str) -> str:
         ("memory <= 90 %", "pass"),  # 60 of 80 GB; 64 is infeasible and does not count
         ("memory(k=16) <= 40 GB", "fail"),
         ("knee >= 32", "pass"),  # not reached within the ladder
-        ("knee >= 128", "undecided"),
+        ("knee >= 64", "fail"),  # and 64 is infeasible: there is nothing beyond 32
         ("knee(curvature) >= 16", "undecided"),
         ("knee(curvature) >= 64", "fail"),
         ("knee(marginal) >= 32", "pass"),
@@ -73,6 +73,15 @@ def verdict(text: str) -> str:
 )
 def test_verdicts(policy: str, expected: str) -> None:
     assert verdict(policy) == expected
+
+
+def test_a_knee_beyond_the_range_is_undecided() -> None:
+    open_end = {**RESULT, "k": [8, 16, 32], "time_s": [1.0, 0.52, 0.28]}
+    beyond = measure(parse("knee >= 128"), open_end, None)
+    assert (beyond.value, beyond.at_least) == (32, True)
+    assert outcome(parse("knee >= 128"), beyond).verdict == "undecided"
+    nothing = {**RESULT, "time_s": [None] * 4}
+    assert measure(parse("knee >= 8"), nothing, None).reason == "no K is feasible"
 
 
 def test_what_has_no_value_says_why() -> None:
