@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,21 +118,3 @@ def after_remedy(curve: Curve, part: str) -> Array:
     found = coefficients(curve.setup, logs[:, None], curve.k)
     changed = step(ops, curve.setup.machine, curve.at, found).time_s
     return np.asarray(curve.time_s * changed / curve.step.time_s)
-
-
-def hiding_bandwidth(curve: Curve, index: int) -> dict[str, Any]:
-    """For the gradient exchange at one K: the factor on link bandwidth at which compute would hide it wholly.
-
-    The exchange must fit in the window that the backward pass leaves: a purchase requirement.
-    """
-    exposed = float(curve.parts["data_parallel"][index])
-    hidden = float(np.broadcast_to(curve.hidden_s, curve.k.shape)[index])
-    total = exposed + hidden
-    if total <= 0:
-        return {"factor": None, "exposed_s": 0.0, "hidden_s": 0.0}
-    window = max(hidden, 1e-12)
-    return {
-        "factor": max(1.0, total / window) if exposed > 0 else 1.0,
-        "exposed_s": exposed,
-        "hidden_s": hidden,
-    }

@@ -1,4 +1,4 @@
-"""Every term of the step at one K: formula, numbers, sources, share, sensitivity."""
+"""Every term of the step at one K: formula, numbers, sources, share, sensitivity; and each collective."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell, records
+from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+
+MATTERS = 0.004  # slope from which an input is shown on a terminal
 
 
 def title(envelope: Envelope) -> str:
     """The job and K."""
-    k = common.setting(envelope, "k")
-    return f"{common.subject(envelope) or 'The step'} at K = {k}"
+    result = result_of(envelope)
+    words = [f"{common.subject(envelope) or 'The step'} at K = {common.setting(envelope, 'k')}"]
+    layout = common.layout_text(result.get("layout"))
+    return ", ".join([*words, *([layout] if layout else [])])
 
 
 def answer(envelope: Envelope) -> str:
@@ -32,42 +36,10 @@ def answer(envelope: Envelope) -> str:
 
 
 def tables(envelope: Envelope) -> list[Table]:
-    """Terms, inputs with sources, and any further rows the explanation gives."""
+    """Terms, what compute is made of, collectives, memory, inputs with sources."""
     result = result_of(envelope)
     rows = terms(result)
-    found = []
-    if rows:
-        columns = [
-            Column("term", "", 0),
-            Column("time", "s", 0),
-            Column("share", "%", 0),
-            Column("formula", "", 1),
-            Column("sensitivity", "", 2),
-        ]
-        cells: list[list[Cell]] = [
-            [
-                str(r.get("name")),
-                r.get("time_s"),
-                r.get("share"),
-                as_cell(r.get("formula")),
-                as_cell(r.get("sensitivity")),
-            ]
-            for r in rows
-        ]
-        found.append(Table("Terms", columns, cells, role="decision"))
-    inputs: list[list[Cell]] = []
-    for row in rows:
-        for item in row.get("inputs") or ():
-            if isinstance(item, Mapping):
-                keys = ("name", "value", "confidence", "source")
-                inputs.append([str(row.get("name")), *(as_cell(item.get(key)) for key in keys)])
-    if inputs:
-        columns = [Column(c, "", i) for i, c in enumerate(("term", "input", "value", "confidence", "source"))]
-        found.append(Table("Inputs of the terms", columns, inputs, role="breakdown"))
-    for key, value in result.items():
-        rows_given = isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value)
-        if rows_given and key not in ("terms", "sensitivity", "not_modelled"):
-            found.append(records(key, value))
+    found = [*_terms(rows), *_phases(result), *_collectives(result), *_memory(result), *_inputs(rows)]
     return [*found, *common.assumptions(result), *common.sensitivity(result), *common.limits(result)]
 
 
@@ -81,11 +53,126 @@ def notes(envelope: Envelope) -> list[str]:
     """Inputs that fell back to a default."""
     result = result_of(envelope)
     defaults = [str(item) for item in result.get("defaults") or ()]
-    found = common.notes_of(result)
-    return [*found, f"Defaults were used for: {', '.join(defaults)}."] if defaults else found
+    found = [note for note in common.notes_of(result) if note not in defaults]
+    zero = [_plain(row.get("name")) for row in terms(result) if row.get("time_s") == 0]
+    if zero:
+        found.append(f"Terms that are zero here: {', '.join(zero)}.")
+    return [*found, *(f"Default: {item}." for item in defaults)]
 
 
 def terms(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The terms, largest first."""
     rows = [dict(row) for row in result.get("terms") or () if isinstance(row, Mapping)]
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
+
+
+def _plain(value: Any) -> str:
+    return str(value).replace("_", " ")
+
+
+def _terms(rows: list[dict[str, Any]]) -> list[Table]:
+    columns = [
+        Column("term", "", 0, "term"),
+        Column("time", "s", 0, "time_s"),
+        Column("share", "%", 0, "share"),
+        Column("formula", "", 1, "formula"),
+        Column("answers most to", "", 2, "sensitivity"),
+    ]
+    cells: list[list[Cell]] = [
+        [
+            _plain(row.get("name")),
+            row.get("time_s"),
+            row.get("share"),
+            as_cell(row.get("formula")),
+            _slopes(row.get("sensitivity")),
+        ]
+        for row in rows
+        if row.get("time_s") != 0
+    ]
+    note = "Slopes: per cent of the step for one per cent of the input. (x | y) is a rounded maximum."
+    return [Table("Terms", columns, cells, note=note, role="curve")] if cells else []
+
+
+def _slopes(value: Any) -> Cell:
+    if not isinstance(value, Mapping):
+        return as_cell(value)
+    return ", ".join(f"{_plain(name)} {float(slope):+.2f}" for name, slope in value.items()) or None
+
+
+def _phases(result: Mapping[str, Any]) -> list[Table]:
+    rows = [row for row in result.get("phases") or () if isinstance(row, Mapping)]
+    columns = [Column("phase", "", 0), Column("time", "s", 0, "time_s"), Column("share", "%", 0, "share")]
+    cells: list[list[Cell]] = [[str(row.get("name")), row.get("time_s"), row.get("share")] for row in rows]
+    return [Table("What the arithmetic is made of", columns, cells, role="breakdown")] if cells else []
+
+
+def _collectives(result: Mapping[str, Any]) -> list[Table]:
+    rows = [row for row in result.get("collectives") or () if isinstance(row, Mapping)]
+    if not rows:
+        return []
+    specs = [
+        ("name", Column("collective", "", 0, "name")),
+        ("operation", Column("operation", "", 6, "operation")),
+        ("message_bytes", Column("message", "B", 2, "message_bytes")),
+        ("ranks", Column("ranks", "", 2, "ranks")),
+        ("nodes", Column("domains", "", 3, "nodes")),
+        ("calls", Column("calls", "", 5, "calls")),
+        ("time_s", Column("time", "s", 3, "time_s")),
+        ("exposed_s", Column("shows", "s", 0, "exposed_s")),
+        ("hidden_s", Column("hidden", "s", 1, "hidden_s")),
+        ("link", Column("link", "", 4, "link")),
+        ("bandwidth_bytes_per_s", Column("has", "B/s", 0, "bandwidth_bytes_per_s")),
+        ("hidden_at_bytes_per_s", Column("hidden from", "B/s", 0, "hidden_at_bytes_per_s")),
+        ("negligible_at_bytes_per_s", Column("below 1 % from", "B/s", 0, "negligible_at_bytes_per_s")),
+        ("why", Column("remark", "", 7, "why")),
+    ]
+    cells = [[as_cell(row.get(key)) for key, _ in specs] for row in rows]
+    note = (
+        "Bandwidths are datasheet figures per direction: of one accelerator for the scale-up link, of a whole node for "
+        "the network. Hidden from: the link at which the rest of the step covers it."
+    )
+    return [Table("Collectives", [column for _, column in specs], cells, note=note, role="breakdown")]
+
+
+def _memory(result: Mapping[str, Any]) -> list[Table]:
+    parts = result.get("memory_parts_bytes")
+    if not isinstance(parts, Mapping) or not parts:
+        return []
+    rows: list[list[Cell]] = [[_plain(name), as_cell(value)] for name, value in parts.items() if value]
+    rows += [["sum", result.get("memory_bytes")], ["device", result.get("memory_limit_bytes")]]
+    return [
+        Table("Memory of a device", (Column("part", "", 0), Column("bytes", "B", 0)), rows, role="breakdown")
+    ]
+
+
+def _inputs(rows: list[dict[str, Any]]) -> list[Table]:
+    """Every input once, with the terms that it stands in."""
+    seen: dict[str, list[Cell]] = {}
+    uses: dict[str, list[str]] = {}
+    for row in rows:
+        for item in row.get("inputs") or ():
+            if not isinstance(item, Mapping) or row.get("time_s") == 0:
+                continue
+            name = str(item.get("name"))
+            uses.setdefault(name, []).append(_plain(row.get("name")))
+            shown = item.get("shown", item.get("value"))
+            keys = ("confidence", "sensitivity", "source", "date")
+            seen[name] = [as_cell(shown), *(as_cell(item.get(key)) for key in keys)]
+    columns = [
+        Column("input", "", 0, "input"),
+        Column("value", "", 0, "value"),
+        Column("basis", "", 0, "confidence"),
+        Column("slope", "", 1, "sensitivity"),
+        Column("source", "", 2, "source"),
+        Column("date", "", 4, "date"),
+        Column("terms", "", 3, "terms"),
+    ]
+    order = sorted(seen, key=lambda name: -_size(seen[name][2]))
+    cells = [[_plain(name), *seen[name], ", ".join(uses[name])] for name in order]
+    count = sum(_size(seen[name][2]) >= MATTERS for name in order)
+    found = [Table("Inputs that matter", columns, cells[:count], role="breakdown")] if count else []
+    return [*found, Table("All inputs", columns, cells, role="detail")] if cells else []
+
+
+def _size(value: Cell) -> float:
+    return abs(float(value)) if isinstance(value, (int, float)) else 0.0

@@ -1,0 +1,146 @@
+"""Declared inputs of a job at one K, each with its value, unit, source and confidence, and what fell back to a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.predict.curve import Curve
+from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, FALLBACKS, HOST_LINK_BYTES_PER_S
+from perfmodel.specs.fields import Origin, SpecModel
+from perfmodel.specs.jobs import Job
+from perfmodel.units import format_quantity
+
+DECLARED = "declared"  # by the job itself: no knowledge of the world
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One input. `unit` is a base unit of `perfmodel.units`, or "" for counts and words."""
+
+    value: float | str | None
+    unit: str
+    source: str | None
+    confidence: str
+    date: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The value with its unit."""
+        if isinstance(self.value, str) or self.value is None:
+            return self.value or "none"
+        if self.unit:
+            return format_quantity(self.value, self.unit)
+        return f"{self.value:,.0f}" if float(self.value).is_integer() else f"{self.value:.4g}"
+
+
+# Hardware facts that a slope is taken of, and the fields of the machine that move with them.
+MACHINE_FIELDS: dict[str, tuple[str, ...]] = {
+    "peak rate": ("peak_flop_per_s", "peak16_flop_per_s"),
+    "memory bandwidth": ("memory_bytes_per_s",),
+    "scale-up bandwidth": ("up_bytes_per_s",),
+    "network bandwidth": ("out_bytes_per_s",),
+}
+
+
+def _of(record: SpecModel | None, field: str, value: float | None, unit: str, default: str) -> Fact:
+    """A fact of a record, with the origin of that very field."""
+    if record is None or value is None:
+        return Fact(value, unit, default, "assumed")
+    origin: Origin = record.origin(field)
+    return Fact(value, unit, origin.source, origin.confidence or "assumed", origin.date)
+
+
+def facts(job: Job, found: Curve, index: int) -> dict[str, Fact]:
+    """Everything declared that the step at one K rests on."""
+    return {**_hardware(job, found), **_work(job, found), **_layout(job, found, index)}
+
+
+def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
+    node, machine = job.cluster.node, found.setup.machine
+    device, up, out = node.accelerator, node.scale_up, job.cluster.scale_out or node.scale_out
+    rate = next((name for name in FALLBACKS[job.precision] if name in device.peak), job.precision)
+    network = float(machine.out_bytes_per_s * machine.node)
+    cards = job.cluster.nics_per_node or node.nics_per_node
+    link = _of(out, "bandwidth", network, "B/s", "default: 100 Gbit/s a node where nobody says")
+    if out is not None:
+        link = Fact(
+            link.value,
+            "B/s",
+            f"{cards or 1} x {out.name}: {link.source or 'given'}",
+            link.confidence,
+            link.date,
+        )
+    return {
+        "peak rate": _of(device, f"peak.{rate}", float(machine.peak_flop_per_s), "FLOP/s", "default"),
+        "memory bandwidth": _of(device, "memory_bandwidth", device.memory_bandwidth, "B/s", "default"),
+        "memory": _of(device, "memory", device.memory, "B", "default"),
+        "scale-up bandwidth": _of(
+            up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3 where nobody says"
+        ),
+        "network bandwidth": link,
+        "accelerators per node": _of(node, "accelerators_per_node", float(node.accelerators_per_node), "", ""),
+        "scale-up domain": _of(node, "scale_up_domain", float(machine.domain), "", "the node"),
+    }  # fmt: skip
+
+
+def _work(job: Job, found: Curve) -> dict[str, Fact]:
+    work, ops = job.workload, found.setup.operations
+    counted = "counted from the workload's dimensions"
+
+    def given(field: str, value: Any, unit: str = "") -> Fact:
+        if getattr(work, field, None) is None:
+            return Fact(float(value), unit, "default: nobody gave it", "assumed")
+        return _of(work, field, float(value), unit, counted)
+
+    return {
+        "parameters": given("params", ops.params),
+        "layers": given("layers", ops.layers),
+        "hidden width": given("hidden", ops.hidden),
+        "tokens per sample": Fact(float(ops.tokens), "", "job" if job.seq_len else work.source, DECLARED),
+        "FLOP per sample": Fact(float(ops.training_flop()), "FLOP", counted, work.confidence or "assumed"),
+        "kernels": given("kernels", ops.kernels)
+        if not float(ops.is_transformer)
+        else Fact(float(ops.kernels), "", counted, "assumed"),
+        "input bytes per sample": given("input_bytes_per_sample", ops.input_bytes, "B"),
+        "serial time": Fact(float(ops.serial_s), "s", "job" if work.serial_time else "none declared", DECLARED),
+    }  # fmt: skip
+
+
+def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
+    shown = found.names[index]
+    how, basis = ("the fastest that fits", "chosen") if job.layout == "auto" else ("job", DECLARED)
+    names = {"micro_batch": "micro-batch", "recompute": "recomputation"}
+    made: dict[str, Fact] = {
+        names.get(key, key): Fact(value if isinstance(value, str) else float(value), "", how, basis)
+        for key, value in shown.items()
+    }
+    batch = float(np.asarray(found.setup.global_batch)[index])
+    return made | {
+        "K": Fact(float(found.k[index]), "", "job", DECLARED),
+        "batch": Fact(batch, "", "job", DECLARED),
+        "framework": Fact(job.framework, "", "job", DECLARED),
+    }
+
+
+def defaults(job: Job, found: Curve) -> list[str]:
+    """What nobody declared or measured, in words."""
+    node = job.cluster.node
+    said = [note for note in job.notes if "default" in note or "nearest precision" in note]
+    if (job.cluster.scale_out or node.scale_out) is None:
+        said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, nobody gave one")
+    if node.scale_up is None:
+        said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, nobody gave one")
+    for field, what in (("kernels", "kernel launches"), ("input_bytes_per_sample", "input bytes")):
+        if not float(found.setup.operations.is_transformer) and getattr(job.workload, field) is None:
+            said.append(f"{what} of the workload: a typical count")
+    for basis, words in (
+        ("assumed", "never measured: the textbook value"),
+        ("inherited", "of related hardware"),
+    ):
+        names = sorted(name for name, known in found.belief.basis.items() if known == basis)
+        if names:
+            said.append(f"{words}: {', '.join(names)}")
+    return said

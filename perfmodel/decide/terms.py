@@ -1,0 +1,101 @@
+"""The terms of a step as people read them: formula, the facts and the beliefs that each rests on.
+
+Symbols: m micro-batches a step, p pipeline stages, v virtual stages, K accelerators, N nodes, r the share of a forward
+pass that is recomputed, P peak rate, B memory bandwidth, M bytes of a message, (x | y) the rounded maximum
+(x^4 + y^4)^(1/4). The theory pages derive them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of the step: its formula, and the inputs that stand in it by name."""
+
+    formula: str
+    facts: tuple[str, ...]  # names in `facts.facts`
+    beliefs: tuple[str, ...]  # names of coefficients
+
+
+_NETWORK = ("scale-up bandwidth", "network bandwidth", "accelerators per node", "scale-up domain")
+_LINKS = ("up_efficiency", "up_step_s", "out_efficiency", "out_step_s", "base_s", "bus_bytes_per_s")
+
+TERMS: dict[str, Term] = {
+    "compute": Term(
+        "m (products (2 + trained + r) + attention + element-wise + other + logits); "
+        "product = (2RIO/(P matmul) | V/(B memory)) + call",
+        ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
+         "micro-batch", "accumulation", "recomputation"),
+        ("matmul", "attention", "score_bytes", "memory", "elementwise", "call_s", "other", "other_traffic",
+         "cast_bytes", "imbalance", "routing_bytes", "recompute"),
+    ),
+    "host": Term(
+        "m ((busy | host) - busy + micro) + step; host = kernels/p kernel (2.65 + r)",
+        ("kernels", "accumulation", "pp", "framework"),
+        ("host_kernel_s", "micro_s", "step_s"),
+    ),
+    "tensor_parallel": Term(
+        "m layers/p (4 + 2r) all_reduce(M over tp) exposed; M = tokens hidden bytes",
+        ("tokens per sample", "hidden width", "layers", "tp", "micro-batch", "accumulation", *_NETWORK),
+        ("tp_exposed", *_LINKS),
+    ),
+    "context_parallel": Term(
+        "m layers/p (3 + r) all_gather(keys and values over cp) exposed",
+        ("tokens per sample", "layers", "cp", "micro-batch", "accumulation", *_NETWORK),
+        ("cp_exposed", *_LINKS),
+    ),
+    "expert_parallel": Term(
+        "m moe layers/p (4 + 2r) all_to_all(tokens top_k hidden over ep) exposed",
+        ("tokens per sample", "hidden width", "layers", "ep", "micro-batch", "accumulation", *_NETWORK),
+        ("ep_exposed", *_LINKS),
+    ),
+    "pipeline_messages": Term(
+        "2 m v p2p(tokens hidden bytes) exposed",
+        ("tokens per sample", "hidden width", "pp", "vpp", "micro-batch", "accumulation", *_NETWORK),
+        ("p2p_exposed", *_LINKS),
+    ),
+    "imbalance": Term(
+        "m logits last_stage (1 - 1/p): the other stages wait for the one with logits and loss",
+        ("tokens per sample", "pp", "accumulation"),
+        ("last_stage",),
+    ),
+    "bubble": Term(
+        "(p - 1) (stage + logits/p)/v bubble: the pipeline fills and drains",
+        ("pp", "vpp", "accumulation"),
+        ("bubble",),
+    ),
+    "sharded_weights": Term(
+        "m ((busy | shards) - busy + cost min(busy, shards)); shards = layers/p (2 all_gather + reduce_scatter)",
+        ("parameters", "dp", "sharding", "accumulation", *_NETWORK),
+        ("shard_cost", *_LINKS),
+    ),
+    "data_parallel": Term(
+        "max(never hidden share of exchange, exchange - overlap of the last backward pass), rounded",
+        ("parameters", "dp", "sharding", *_NETWORK),
+        ("dp_exposed", "net_exposed", "dp_overlap", "server", *_LINKS),
+    ),
+    "optimizer": Term(
+        "34 optimizer parameters owned / (B memory)",
+        ("parameters", "memory bandwidth", "sharding", "dp"),
+        ("optimizer", "memory"),
+    ),
+    "contention": Term(
+        "work (on + half_node second half + local log2(K in node) + crossing [N > 1] + doubling log2 N)",
+        ("accelerators per node", "K", "framework"),
+        ("dp_on", "half_node", "local", "crossing", "doubling"),
+    ),
+    "synchronisation": Term("sync log2 K + node_sync log2 N", ("K", "accelerators per node"), ("sync_s", "node_sync_s")),
+    "straggler": Term(
+        "(E[max of K] - 1) of all above; E[max of K] of a lognormal with the jitter's spread",
+        ("K",),
+        ("jitter",),
+    ),
+    "input_stall": Term(
+        "(step | input) - step; input = seconds per MB input bytes batch/N",
+        ("input bytes per sample", "batch", "accelerators per node"),
+        ("input_s",),
+    ),
+    "serial": Term("declared per step, whatever K is", ("serial time",), ()),
+}  # fmt: skip
