@@ -68,7 +68,7 @@ def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
         "collectives": [],
         **_memory(found),
         "defaults": defaults(job, found),
-        "notes": list(job.notes),
+        "notes": _notes(job),
     }
 
 
@@ -98,8 +98,13 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "sensitivity": sensitivity(found),
         "rests_on": rests_on(job, found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
-        "notes": list(job.notes),
+        "notes": _notes(job),
     }
+
+
+def _notes(job: Job) -> list[str]:
+    """What the job left open, prices apart: a step has none."""
+    return [note for note in job.notes if not note.startswith("price")]
 
 
 def _memory(found: Curve) -> dict[str, Any]:

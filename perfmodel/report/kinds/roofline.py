@@ -46,7 +46,31 @@ def tables(envelope: Envelope) -> list[Table]:
         Column("time", "s", 2, "time_s"),
         Column("bound by", "", 1, "bound"),
     ]
-    return [Table("Phases", columns, rows, role="curve")] if rows else []
+    phases_table = [Table("Phases", columns, rows, role="curve")] if rows else []
+    return [*_steps(result_of(envelope)), *phases_table]
+
+
+def _steps(result: Mapping[str, Any]) -> list[Table]:
+    """The whole step at each K."""
+    ks = _as_list(result.get("k"))
+    keys = ("batch_per_accelerator", "step_flop_per_s", "model_flop_utilisation")
+    if not ks or result.get("step_flop_per_s") is None:
+        return []
+    arrays = [common.array(result, key, len(ks)) for key in keys]
+    layouts = [common.layout_text(item) for item in common.array(result, "layout", len(ks))]
+    reasons = common.array(result, "reason", len(ks))
+    rows: list[list[Cell]] = [
+        [k, *(values[i] for values in arrays), layouts[i] or reasons[i] or None] for i, k in enumerate(ks)
+    ]
+    columns = [
+        Column("K", "", 0, "k"),
+        Column("batch per accelerator", "", 1, "batch_per_accelerator"),
+        Column("model rate", "FLOP/s", 0, "step_flop_per_s"),
+        Column("of the peak", "%", 0, "model_flop_utilisation"),
+        Column("layout", "", 2, "layout"),
+    ]
+    note = "Model rate: counted FLOP of forward and backward over the whole step, per accelerator."
+    return [Table("The step", columns, rows, note=note, role="decision")]
 
 
 def figures(envelope: Envelope) -> list[str]:

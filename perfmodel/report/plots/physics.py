@@ -36,6 +36,14 @@ def roofline(envelope: Envelope) -> Figure:
         color=style.INK,
         linewidth=2.2,
     )
+    reach = (result.get("achievable_flop_per_s"), result.get("achievable_bytes_per_s"))
+    if reach[0] and reach[1]:
+        top, slope = float(reach[0]), float(reach[1])
+        corner = top / slope
+        axes.plot(
+            [low, corner, high], [low * slope / factor, top / factor, top / factor], color=style.GREY,
+            linewidth=1.2, linestyle="--", label="what kernels reach",
+        )  # fmt: skip
     axes.annotate(
         f"peak {text.quantity(peak, 'FLOP/s')}", (high, peak / factor), xytext=(-4, 6), textcoords="offset points",
         ha="right", fontsize=11,

@@ -1,0 +1,208 @@
+"""Where each phase of a step sits under the roofline, and how it moves as the batch of a worker shrinks.
+
+A phase computes F floating-point operations, moves V bytes through device memory and takes t seconds; it stands at
+intensity F/V and rate F/t, under the roofs P (peak) and B F/V (memory bandwidth). Amounts are of one accelerator and
+one step, as the step model counts them.
+
+Reference: Williams, Waterman, Patterson, Communications of the ACM 52 (2009) 65.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.decide.prediction import inputs_of, refuse_impossible, setup_of
+from perfmodel.models.roofline import product_time, ridge_flop_per_byte
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.predict.coefficients import Coefficients
+from perfmodel.predict.compute import EXPERT_CALL_SHARE, LOSS_BYTES, MicroBatch, micro_batch
+from perfmodel.predict.curve import Curve, coefficients, curve
+from perfmodel.predict.layouts import Layouts
+from perfmodel.predict.machine import Machine
+from perfmodel.predict.step import OPTIMIZER_BYTES
+from perfmodel.results import Result
+from perfmodel.specs.jobs import Job
+from perfmodel.units import format_quantity
+from perfmodel.workloads.operations import Operations, Split
+
+Array = NDArray[np.float64]
+
+ATTENTION_PASSES = 3.5  # FLOP of fused attention, forward and backward, over a forward pass
+ELEMENTWISE_FLOP = 1.0  # per element read and written: norms, residuals, activations
+ADAM_FLOP = 12.0  # per parameter of an optimizer step
+WORTH_SAYING = 0.7  # share of the step under a roof below which the rest is mentioned
+LAUNCH_BOUND = 0.5  # share of fixed time from which a product is bound by its launch
+
+
+@dataclass(frozen=True)
+class Phase:
+    """FLOP, bytes, seconds of one accelerator and step at each K; `fixed_s` is time that no roof explains."""
+
+    name: str
+    flop: Array
+    traffic_bytes: Array
+    time_s: Array
+    fixed_s: Array
+
+
+def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Result:
+    """Phases of a job at every feasible K, with the roofs of its accelerator."""
+    known = beliefs or shipped_beliefs()
+    found = curve(setup_of(job), known, draws=0, seed=seed)
+    refuse_impossible(job, found)
+    return Result("roofline", inputs_of(job, known), _result(job, found), seed)
+
+
+def _result(job: Job, found: Curve) -> dict[str, Any]:
+    machine = found.setup.machine
+    c = coefficients(found.setup, found.logs[:, None], found.k)
+    rate = float(machine.peak_flop_per_s * np.ravel(c.matmul)[0])
+    bandwidth = float(machine.memory_bytes_per_s * np.ravel(c.memory)[0])
+    good = found.feasible
+    k = found.k[good].astype(int).tolist()
+    rows = [_row(phase, good, k, rate, bandwidth) for phase in phases(found, c)] if good.any() else []
+    rows = [row for row in rows if any(row["time_s"])]
+    work = found.setup.operations.training_flop() * found.setup.global_batch / found.k
+    reached = np.where(good, work / found.time_s, np.nan)
+    return {
+        "peak_flop_per_s": float(machine.peak_flop_per_s),
+        "memory_bandwidth_bytes_per_s": float(machine.memory_bytes_per_s),
+        "ridge_flop_per_byte": float(ridge_flop_per_byte(machine.peak_flop_per_s, machine.memory_bytes_per_s)),
+        "achievable_flop_per_s": rate,
+        "achievable_bytes_per_s": bandwidth,
+        "k": found.k.astype(int),
+        "batch_per_accelerator": found.setup.global_batch / found.k,
+        "step_flop_per_s": reached,
+        "model_flop_utilisation": reached / float(machine.peak_flop_per_s),
+        "phases": rows,
+        "reason": list(found.reasons),
+        "layout": [name if ok else None for name, ok in zip(found.names, good, strict=True)],
+        "answer": _sentence(found, rows, reached / float(machine.peak_flop_per_s)),
+        "notes": [note for note in job.notes if not note.startswith("price")],
+    }  # fmt: skip
+
+
+def _row(
+    phase: Phase, good: NDArray[np.bool_], k: list[int], rate: float, bandwidth: float
+) -> dict[str, Any]:
+    flop, traffic, time, fixed = (
+        np.broadcast_to(value, good.shape)[good]
+        for value in (phase.flop, phase.traffic_bytes, phase.time_s, phase.fixed_s)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.where(flop / rate >= traffic / bandwidth, "compute", "memory")
+        bound = np.where(fixed > LAUNCH_BOUND * time, "launch", bound)
+        return {
+            "name": phase.name,
+            "k": k,
+            "intensity_flop_per_byte": flop / traffic,
+            "flop_per_s": flop / time,
+            "flop": flop,
+            "traffic_bytes": traffic,
+            "time_s": time,
+            "bound": bound.tolist(),
+        }
+
+
+def phases(found: Curve, c: Coefficients) -> list[Phase]:
+    """Matrix products by shape, attention, element-wise work, other layers, logits and optimizer."""
+    ops, machine, at = found.setup.operations, found.setup.machine, found.at
+    mb = micro_batch(ops, machine, at, c)
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    m, cut = at.accumulation, 1.0 / (at.cp * at.tp * at.pp)
+    none = np.zeros(())
+    products = _products(ops, machine, at, c, mb)
+    width = at.micro_batch * ops.tokens / at.cp / at.tp * machine.element_bytes
+    tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
+    scores = at.micro_batch * ops.score_elements * cut * c.score_bytes * 0.5 * machine.element_bytes
+    repeated = np.maximum(mb.repeated, at.selective)
+    elementwise = mb.elementwise * bandwidth
+    other = at.micro_batch * cut * (3.0 + mb.repeated)
+    optimizer = found.step.parts["optimizer"]
+    owned = optimizer * bandwidth / (OPTIMIZER_BYTES * c.optimizer)
+    return [
+        *products,
+        Phase("attention", m * at.micro_batch * ops.attention_flop * cut * (ATTENTION_PASSES + repeated),
+              m * (tensors * (ATTENTION_PASSES + repeated) + scores), m * mb.attention, none),
+        Phase("element-wise", m * elementwise * ELEMENTWISE_FLOP / (2.0 * machine.element_bytes), m * elementwise,
+              m * mb.elementwise, none),
+        Phase("convolutions and other", m * other * ops.other_flop,
+              m * other * ops.other_traffic * 0.5 * machine.element_bytes * c.other_traffic, m * mb.other, none),
+        Phase("optimizer", owned * ADAM_FLOP, owned * OPTIMIZER_BYTES * c.optimizer, optimizer, none),
+    ]  # fmt: skip
+
+
+def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, mb: MicroBatch) -> list[Phase]:
+    """Matrix products of the same shape together; logits with the loss that follows them."""
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    tokens, m = at.micro_batch * ops.tokens / at.cp, at.accumulation
+    passes = 2.0 + ops.trainable_fraction
+    made: dict[str, Phase] = {}
+    for slot in range(ops.slot_count.shape[0]):
+        split, last = ops.slot_split[slot], bool(ops.slot_last[slot] > 0)
+        routed = bool(split == Split.EXPERT)
+        local = ops.slot_experts[slot] / at.ep if routed else np.ones(())
+        rows = tokens * ops.slot_rows[slot] / (at.tp if routed else 1.0)
+        inner = ops.slot_inner[slot] / (at.tp if split == Split.ROW else 1.0)
+        outer = ops.slot_outer[slot] / (at.tp if split == Split.COLUMN else 1.0)
+        repeats = m * ops.slot_count[slot] * (passes if last else (passes + mb.repeated) / at.pp)
+        weight = repeats * (c.imbalance if routed else 1.0)
+        traffic = (local * inner * outer + rows * (inner + outer)) * machine.element_bytes
+        fixed = c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0))
+        peak = machine.peak16_flop_per_s if last else machine.peak_flop_per_s
+        seconds = product_time(
+            rows, inner, outer, weights=local, flop_per_s=peak * c.matmul, bytes_per_s=bandwidth,
+            activation_bytes=machine.element_bytes, weight_bytes=machine.element_bytes, call_s=fixed,
+        )  # fmt: skip
+        kind = "logits and loss" if last else "experts" if routed else "product"
+        name = kind if last else f"{kind} {ops.slot_inner[slot]:.0f} x {ops.slot_outer[slot]:.0f}"
+        phase = Phase(
+            name, repeats * 2.0 * rows * inner * outer, repeats * traffic, weight * seconds, weight * fixed
+        )
+        made[name] = _joined(made.get(name), phase)
+    if "logits and loss" in made:
+        loss = m * at.micro_batch * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES
+        tail = Phase("logits and loss", np.zeros(()), loss, loss / bandwidth, np.zeros(()))
+        made["logits and loss"] = _joined(made["logits and loss"], tail)
+    return list(made.values())
+
+
+def _joined(one: Phase | None, other: Phase) -> Phase:
+    if one is None:
+        return other
+    return Phase(
+        one.name, one.flop + other.flop, one.traffic_bytes + other.traffic_bytes, one.time_s + other.time_s,
+        one.fixed_s + other.fixed_s,
+    )  # fmt: skip
+
+
+def _sentence(found: Curve, rows: list[dict[str, Any]], utilisation: Array) -> str:
+    """How far the step is from the peak at both ends, and which phase turns memory- or launch-bound on the way."""
+    good = np.flatnonzero(found.feasible)
+    if not good.size:
+        return f"Nothing fits: {next(reason for reason in found.reasons if reason)}."
+    first, last = int(good[0]), int(good[-1])
+    peak = format_quantity(float(found.setup.machine.peak_flop_per_s), "FLOP/s")
+    text = f"The step reaches {utilisation[first]:.0%} of {peak} at K = {int(found.k[first])}"
+    if last != first:
+        text += f" and {utilisation[last]:.0%} at K = {int(found.k[last])}"
+    largest = max(rows, key=lambda row: float(row["time_s"][-1]))
+    text += f"; at K = {int(found.k[last])} {largest['name']} takes most, bound by {largest['bound'][-1]}."
+    busy = sum(float(row["time_s"][-1]) for row in rows) / float(found.step.time_s[last])
+    if busy < WORTH_SAYING:
+        text += f" Only {busy:.0%} of the step is under a roof there: the rest is host, communication and waiting."
+    turned = [
+        (row["name"], row["k"][i], row["bound"][i])
+        for row in rows
+        for i in range(1, len(row["k"]))
+        if row["bound"][i] != row["bound"][i - 1]
+    ]
+    if turned:
+        text += (
+            " " + "; ".join(f"{name} becomes {bound}-bound at K = {k}" for name, k, bound in turned[:3]) + "."
+        )
+    return text
