@@ -57,11 +57,12 @@ def restated(series: Series, rungs: Sequence[Rung]) -> str:
         if k < loud.k and (start is None or k > start.k)
     }
     for wanted in (KEPT, DEFAULT_THRESHOLD):
-        keep = [k for k, (e, _) in smaller.items() if e >= wanted > value]
+        keep = {k: item for k, item in smaller.items() if item[0] >= wanted > value}
+        # The claim's own points come first: the model fills in only where the slide is silent.
+        own = [k for k, (_, claimed) in keep.items() if claimed]
         if keep:
-            k = max(keep)
-            kept, claimed = smaller[k]
-            words.append(f"{k} keep {kept:.2f}" + ("" if claimed else " by the model"))
+            k = max(own or keep)
+            words.append(f"{k} keep {keep[k][0]:.2f}" + ("" if own else " by the model"))
             break
     return "; ".join(words) + "."
 
