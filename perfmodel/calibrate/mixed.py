@@ -176,7 +176,7 @@ def fit(
     starts = np.cumsum([0] + [family.rows.size for family in families])
     boost = np.ones(len(families)) if offset_boost is None else offset_boost
     weights = np.ones(rows.size)
-    deviations, first_sd = prior_sd.copy(), prior_sd.copy()
+    deviations = prior_sd.copy()
     y, extra = target[rows], discrepancy[:, rows]
     for iteration in range(iterations):
         population = shifts.logs(values)
@@ -245,7 +245,7 @@ def fit(
                 inside = np.flatnonzero(shifts.group == group)
                 if shifts.group_names[group][1] == "all" or inside.size < 2:
                     continue
-                squared = PRIOR_WEIGHT * first_sd[inside[0]] ** 2 + np.square(values[inside]).sum()
+                squared = PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(values[inside]).sum()
                 variance_now = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
                 prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, 1.5)
     return Fit(shifts, values, deviations, prior, prior_sd, scatter, noise, effects, iterations)

@@ -140,7 +140,7 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights."""
     if not _any_above_one(at.dp * at.cp):
         return Exchange(np.zeros(()), np.zeros(()))
-    machine, c = links.machine, links.c
+    machine = links.machine
     dense, expert = local_parameters(ops, at)
     group = at.dp * at.cp
     element = np.where(machine.element_bytes > 2, 4.0, GRADIENT_BYTES)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.extrapolation import join, law_log_tau, law_spread
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
 from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.extrapolation import join, law_log_tau, law_spread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

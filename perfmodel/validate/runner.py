@@ -177,7 +177,10 @@ def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
                 "high_s": float(np.exp(scored.predicted[i] + scored.half[i]) * scale[i]),
             }
         )
-    return [{"family": data.names[f], "mode": scored.mode, "points": points} for f, points in found.items()]
+    return [
+        {"family": data.names[f], "mode": scored.mode, "kind": data.kinds[f], "points": points}
+        for f, points in found.items()
+    ]
 
 
 def collective_figures(corpus: Corpus, is_shipped: bool) -> dict[str, Any]:
