@@ -22,6 +22,7 @@ LEVEL_SHARE: dict[str, float] = {
     "generation*precision": 0.4,
     "accelerator": 0.3,
     "framework": 0.5,
+    "framework*generation": 0.5,
     "kind": 0.5,
     "workload": 0.5,
     "scale_up": 0.5,

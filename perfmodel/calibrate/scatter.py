@@ -24,7 +24,17 @@ Array = NDArray[np.float64]
 
 # Effects that move together in the search.
 GROUPS: tuple[tuple[str, ...], ...] = (
-    ("matmul", "attention", "memory", "elementwise", "other", "other_traffic", "call_s", "cast_bytes"),
+    (
+        "matmul",
+        "attention",
+        "memory",
+        "elementwise",
+        "other",
+        "other_traffic",
+        "call_s",
+        "cast_bytes",
+        "pace",
+    ),
     ("score_bytes", "routing_bytes", "imbalance"),
     ("host_kernel_s",),
     ("micro_s",),

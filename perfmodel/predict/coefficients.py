@@ -95,6 +95,14 @@ class Coefficients:
         "traffic of permuting a routed token-element, forward and backward",
         _STEP,
     )
+    pace: Array = _coefficient(
+        1.0,
+        0.3,
+        "workload framework*generation",
+        "1",
+        "device time of such jobs against what their operations alone explain",
+        _STEP,
+    )
     # host
     host_kernel_s: Array = _coefficient(
         35e-6,
@@ -221,6 +229,6 @@ def textbook() -> Coefficients:
 def quiet() -> Coefficients:
     """An ideal machine: full rates, no latency, overhead, exposure, jitter or contention. For limits and tests."""
     rates = {"matmul", "attention", "memory", "other", "up_efficiency", "out_efficiency", "server", "bubble",
-             "imbalance", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
+             "imbalance", "pace", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
     values = {name: 1.0 if name in rates else 0.0 for name in NAMES} | {"bus_bytes_per_s": 1e30}
     return Coefficients(**{name: np.asarray(value) for name, value in values.items()})

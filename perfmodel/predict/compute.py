@@ -103,7 +103,10 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     )
     host_passes = 1.0 + BACKWARD_HOST + repeated
     host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + 0.17 * np.minimum(at.tp - 1.0, 1.0))
-    return MicroBatch(matmul, attention, elementwise, other, last, host, repeated)
+    pace = c.pace
+    return MicroBatch(
+        matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated
+    )
 
 
 def host_stall(device_s: Array, host_s: Array) -> Array:

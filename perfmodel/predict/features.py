@@ -43,6 +43,7 @@ def features(
         "sharding": sharding or "unknown",
         "tuning": tuning,
         "generation*precision": f"{generation}*{precision}",
+        "framework*generation": f"{framework or 'unknown'}*{generation}",
         "kind*precision": f"{workload.kind}*{precision}",
     }
 
