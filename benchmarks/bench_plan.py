@@ -23,8 +23,8 @@ ENOUGH_LAYOUTS = 200_000
 PEAK_BYTES = 2e9
 
 
-def gpt3(k: str) -> Job:
-    words = {"workload": "gpt3-175b", "cluster": "dgx-a100", "k": k, "global_batch": 1536}
+def gpt3(k: str, global_batch: int = 1536) -> Job:
+    words = {"workload": "gpt3-175b", "cluster": "dgx-a100", "k": k, "global_batch": global_batch}
     return load_job(None, overrides=words)
 
 
@@ -33,7 +33,7 @@ def rate(found: Found) -> float:
 
 
 def test_layouts_per_second(benchmark: Any) -> None:
-    job, beliefs = gpt3("64..8192:8"), shipped_beliefs()
+    job, beliefs = gpt3("512..4096:8", global_batch=5760), shipped_beliefs()
     rates: list[float] = []
 
     def run() -> Found:

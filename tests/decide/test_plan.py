@@ -68,7 +68,9 @@ def every(catalog: Catalog, beliefs: Beliefs) -> list[Tried]:
     rows, _ = space.enumerate_rows(target.shape, target.global_batch, TINY)
     found: list[Tried] = []
     for sharding in TINY.shardings:
-        allowed = rows.take(np.flatnonzero(space.sharding_allowed(rows, sharding, target.shape.node)))
+        refused, _ = space.sharding_refused(rows, sharding)
+        ok = space.sharding_allowed(rows, sharding, target.shape.node) & ~refused
+        allowed = rows.take(np.flatnonzero(ok))
         for i, level in itertools.product(range(len(allowed)), TINY.recompute):
             at = as_layouts(allowed.take(np.array([i])), (sharding,), (level,), target.shape.node)
             if memory(target.ops, target.machine, at).total.max() > target.machine.memory_bytes:
@@ -167,10 +169,10 @@ def test_limits_bind(catalog: Catalog, beliefs: Beliefs) -> None:
     job = make(catalog)
     free = find([job], Request(objective="cost", bounds=SMALL), beliefs)
     cheapest = free.partial.best[0]
-    assert cheapest.k == 8
+    assert cheapest.k < 64
     deadline = free.wall_s(cheapest) * 0.4
     rushed = find([job], Request(objective="cost", deadline_s=deadline, bounds=SMALL), beliefs)
-    assert rushed.partial.best[0].k > 8
+    assert rushed.partial.best[0].k > cheapest.k
     assert all(rushed.wall_s(c) <= deadline for c in rushed.partial.best)
     budget = cheapest.cost_usd * 1.05
     poor = find([job], Request(objective="time", budget_usd=budget, bounds=SMALL), beliefs)

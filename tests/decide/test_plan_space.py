@@ -84,6 +84,15 @@ def test_no_layout_at_all_gives_empty_rows() -> None:
 def test_sharding_rules() -> None:
     rows, _ = enumerate_rows(GPT3, {512: 1536}, Bounds())
     assert space.sharding_allowed(rows, "ddp", 8).all()
+    for sharding, reason in (
+        ("zero2", space.SHARDED_GRADIENTS),
+        ("fsdp", space.SHARDED_PIPELINE),
+        ("hsdp", space.SHARDED_PIPELINE),
+    ):
+        refused, why = space.sharding_refused(rows, sharding)
+        assert why == reason
+        assert refused[rows.pp > 1].all()
+    assert not space.sharding_refused(rows, "zero1")[0].any()
     hybrid = space.sharding_allowed(rows, "hsdp", 8)
     group = space.shard_group(rows, "hsdp", 8)
     assert (group[hybrid] * rows.tp[hybrid] == 8).all()

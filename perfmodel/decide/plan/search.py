@@ -23,7 +23,14 @@ import numpy.typing as npt
 from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.energy import ACTIVITY, PowerModel
 from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
-from perfmodel.decide.plan.space import Rows, enumerate_rows, shard_group, sharding_allowed, simplicity
+from perfmodel.decide.plan.space import (
+    Rows,
+    enumerate_rows,
+    shard_group,
+    sharding_allowed,
+    sharding_refused,
+    simplicity,
+)
 from perfmodel.models.energy import power_w
 from perfmodel.predict.coefficients import NAMES, Coefficients
 from perfmodel.predict.features import discrepancy
@@ -34,8 +41,8 @@ from perfmodel.predict.step import step
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-# Rows of a chunk: with five ways of sharding and three recompute levels an array takes 120 kB.
-CHUNK_ROWS = 1024
+# Rows of a chunk: with two ways of sharding and three recompute levels an array takes 200 kB.
+CHUNK_ROWS = 4096
 # Objectives that agree to this many digits are a tie, which simplicity breaks.
 TIE_DIGITS = 10
 TIE = 10.0 ** (1 - TIE_DIGITS)
@@ -134,8 +141,10 @@ def run_task(target: Target, task: Task) -> Partial:
     levels = bounds.recompute if target.shape.is_transformer else bounds.recompute[:1]
     rows, refused = enumerate_rows(target.shape, {k: target.global_batch[k] for k in task.ks}, bounds)
     found = _Found(target, task, levels, refused)
-    for start in range(0, len(rows), CHUNK_ROWS):
-        found.add(rows.take(np.arange(start, min(start + CHUNK_ROWS, len(rows)))))
+    # Pipelines know fewer ways of sharding: apart, neither kind of row pays for the other's.
+    for group in (np.flatnonzero(rows.pp == 1), np.flatnonzero(rows.pp > 1)):
+        for start in range(0, group.size, CHUNK_ROWS):
+            found.add(rows.take(group[start : start + CHUNK_ROWS]))
     return found.partial()
 
 
@@ -144,8 +153,7 @@ class _Found:
 
     def __init__(self, target: Target, task: Task, levels: tuple[str, ...], refused: Counter[str]) -> None:
         self.target, self.task, self.levels, self.refused = target, task, levels, refused
-        self.shardings = task.bounds.shardings
-        self.coefficients = coefficients_of(target, self.shardings)
+        self.shardings = task.bounds.shardings  # those of the chunk at hand
         self.evaluated = self.pruned = self.feasible = 0
         self.best: list[Picked] = []
         self.fastest: list[Picked] = []
@@ -161,7 +169,9 @@ class _Found:
         """Price one chunk of rows."""
         target, count = self.target, len(self.levels)
         node = target.shape.node
-        allowed = np.stack([sharding_allowed(rows, name, node) for name in self.shardings], axis=1)
+        masks = {name: self._allowed(rows, name) for name in self.task.bounds.shardings}
+        self.shardings = tuple(name for name, mask in masks.items() if mask.any())
+        allowed = np.stack([masks[name] for name in self.shardings], axis=1)
         at = as_layouts(rows, self.shardings, self.levels, node)
         need = memory(target.ops, target.machine, at)
         shape = (len(rows), len(self.shardings), count)
@@ -179,7 +189,7 @@ class _Found:
             at = as_layouts(rows, self.shardings, self.levels, node)
         self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
-        result = step(target.ops, target.machine, at, self.coefficients)
+        result = step(target.ops, target.machine, at, coefficients_of(target, self.shardings))
         time_s = np.asarray(np.broadcast_to(result.time_s, fits.shape))
         joules = np.asarray(np.broadcast_to(energy_of(result.parts, time_s, at.k, target.power), fits.shape))
         if target.offsets is not None:
@@ -194,6 +204,14 @@ class _Found:
         priced = Priced(rows, fits, time_s, cost, joules, total, work)
         self._keep_fastest(priced)
         self._keep_best(priced, self.limit_s[where])
+
+    def _allowed(self, rows: Rows, sharding: str) -> Mask:
+        """Rows that may use a way of sharding; those that frameworks refuse are counted."""
+        exists = sharding_allowed(rows, sharding, self.target.shape.node)
+        refused, reason = sharding_refused(rows, sharding)
+        if reason:
+            self.refused[reason] += int((exists & refused).sum()) * len(self.levels)
+        return np.asarray(exists & ~refused)
 
     def _keep_fastest(self, priced: Priced) -> None:
         """The fastest of each K, limits aside."""
@@ -231,12 +249,13 @@ class _Found:
         place = np.nonzero(mask)
         i, s, r = place
         rows = priced.rows.take(i)
+        order = np.array([self.task.bounds.shardings.index(name) for name in self.shardings])
         return Picked(
             rows=rows,
-            sharding=s,
+            sharding=order[s],
             recompute=r,
             objective=significant(objective[place]),
-            simplicity=simplicity(rows) + s + r / len(self.levels),
+            simplicity=simplicity(rows) + order[s] + r / len(self.levels),
             time_s=priced.time_s[place],
             cost_usd=priced.cost_usd[place],
             energy_j=priced.energy_j[place],
@@ -281,7 +300,7 @@ class _Found:
 
     def _candidate(self, found: Picked, i: int) -> Candidate:
         rows = found.rows.take(np.array([i]))
-        sharding = self.shardings[int(found.sharding[i])]
+        sharding = self.task.bounds.shardings[int(found.sharding[i])]
         names = ("k", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
         key = (
             float(found.objective[i]),

@@ -16,8 +16,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.predict.layouts import SHARDING_CODES, Sharding
-
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -32,6 +30,8 @@ LAYERS = "pp does not divide the layers"
 SEQUENCE = "cp does not divide the sequence"
 EXPERTS = "ep divides neither the experts nor the ranks of a stage"
 INTERLEAVE = "interleaving needs micro-batches in multiples of pp"
+SHARDED_GRADIENTS = "zero2 cannot add up gradients over micro-batches"
+SHARDED_PIPELINE = "sharded weights do not go with a pipeline"
 
 
 @dataclass(frozen=True)
@@ -208,18 +208,30 @@ def shard_group(rows: Rows, sharding: str, node: int) -> Ints:
 def sharding_allowed(rows: Rows, sharding: str, node: int) -> Mask:
     """Rows for which a way of sharding exists and is not the same as a simpler one.
 
-    Sharding needs data-parallel ranks. hsdp needs more of them than one node holds, in whole nodes. Weights
-    that are cut in a pipeline are gathered for every micro-batch, and priced so.
+    Sharding needs data-parallel ranks; hsdp more of them than one node holds, in whole nodes.
     """
     ranks = rows.dp * rows.cp
-    code = SHARDING_CODES[sharding]
-    if code == Sharding.DDP:
+    if sharding == "ddp":
         return np.ones(len(rows), dtype=bool)
     allowed = ranks > 1
-    if code == Sharding.HSDP:
+    if sharding == "hsdp":
         group = shard_group(rows, sharding, node)
         allowed = allowed & (group > 1) & (ranks > group) & (ranks % group == 0)
     return np.asarray(allowed)
+
+
+def sharding_refused(rows: Rows, sharding: str) -> tuple[Mask, str]:
+    """Rows that frameworks refuse under a way of sharding, and why.
+
+    zero2 leaves each rank its share of the summed gradient, so it cannot add gradients up over micro-batches
+    first. fsdp and hsdp in a pipeline would gather every stage's weights for each micro-batch in flight; no
+    measured run shows what that costs.
+    """
+    if sharding == "zero2":
+        return (rows.pp > 1) | (rows.accumulation > 1), SHARDED_GRADIENTS
+    if sharding in ("fsdp", "hsdp"):
+        return rows.pp > 1, SHARDED_PIPELINE
+    return np.zeros(len(rows), dtype=bool), ""
 
 
 def simplicity(rows: Rows) -> npt.NDArray[np.float64]:
