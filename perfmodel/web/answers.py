@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
-from perfmodel.results import plain
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.economy import Offer
 from perfmodel.specs.jobs import load_job
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from perfmodel.specs.hardware import Cluster
     from perfmodel.specs.job import Job
 
-DRAWS = 100  # behind the intervals of knee and p*; the bands of T(K) need none
 MOST_FITS = 64
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
@@ -101,20 +99,13 @@ class Library:
         }
 
     def predict(self, request: WhatIf) -> dict[str, Any]:
-        """The envelope of a prediction, with bands of the speedup beside those of the time."""
+        """The envelope of a prediction; the measured steps of a calibration stand beside the curve."""
         from perfmodel.decide.prediction import predict
-        from perfmodel.decide.ratio import efficiency_band
 
         job = self._job(request)
-        beliefs = self._calibrated(job, request)
-        found = predict(job, beliefs, draws=DRAWS, seed=request.seed)
-        envelope = found.envelope()
+        envelope = predict(job, self._calibrated(job, request), seed=request.seed).envelope()
         if request.timings:
             envelope["result"]["measured"] = [{"k": row.k, "time_s": row.time_s} for row in request.timings]
-        band = efficiency_band(found.curve, beliefs) if found.curve is not None else None
-        if band is not None and found.curve is not None:
-            low, high = (plain(found.curve.k * edge) for edge in (band.low, band.high))
-            envelope["result"] |= {"speedup_low": low, "speedup_high": high}
         return envelope
 
     def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -61,8 +63,8 @@ class Workers:
         await asyncio.gather(*(self.run("catalogue", "") for _ in range(self._processes)))
 
     def close(self) -> None:
-        """Stop; what waits is dropped."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Stop; what waits is dropped, what runs (well under a second) is waited for."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _start(self) -> Executor:
         if self._processes == 0:
@@ -78,12 +80,20 @@ _own: Answers | None = None
 
 
 def _begin(make: Callable[[], Answers]) -> None:
-    """Set up a worker process; Ctrl-C is the parent's business."""
+    """Set up a worker process; Ctrl-C is the parent's business, and without a parent there is nothing to do."""
     global _own
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     _own = make()
+
+
+def _leave_with(parent: int) -> None:
+    """End this process when its parent is gone, however it went."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
 
 
 def _in_process(task: str, payload: str) -> Outcome:

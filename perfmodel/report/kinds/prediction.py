@@ -52,7 +52,7 @@ def answer(envelope: Envelope) -> str:
     elif knee.get("cause"):
         words.append(f"Knee: {knee['cause']}.")
     if p_star.get("k") is not None and fastest.get("k") is not None:
-        words.append(_ends(p_star, fastest))
+        words.append(_ends(result, p_star, fastest))
     return " ".join(words)
 
 
@@ -128,7 +128,8 @@ def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
         found.append(("Knee", value, more + _span(knee)))
     for label, point in (("Cheapest, p*", p_star), ("Fastest", fastest)):
         if point.get("k") is not None:
-            more = f"{text.quantity(point.get('time_s'), 's')} a step, {text.quantity(point.get('cost_usd'), 'USD')}"
+            step = text.quantity(common.at(result, "time_s", point["k"]), "s")
+            more = f"{step} a step, {text.quantity(point.get('cost_usd'), 'USD')}"
             found.append((label, f"K = {point['k']}", more))
     return found
 
@@ -352,12 +353,14 @@ def _span(knee: Mapping[str, Any], before: str = "") -> str:
     return f"{before}{low}-{high}; " if before else f" (band {low}-{high})"
 
 
-def _ends(p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
     cost = text.quantity(p_star.get("cost_usd"), "USD")
+    t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if p_star["k"] == fastest["k"]:
-        return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({text.quantity(fastest.get('time_s'), 's')} a step)."
+        step = text.quantity(t1, "s")
+        return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step} a step)."
     sentence = f"Cheapest is K = {p_star['k']} ({cost}), fastest is K = {fastest['k']}"
-    c0, c1, t0, t1 = (m.get(key) for key in ("cost_usd", "time_s") for m in (p_star, fastest))
+    c0, c1 = p_star.get("cost_usd"), fastest.get("cost_usd")
     if c0 and c1 and t0 and t1:
         sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(t0 / t1, 'x')} the speed"
     return sentence + "."

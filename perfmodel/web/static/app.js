@@ -205,7 +205,7 @@ function comparison() {
     ["cheapest, K", "count", a?.p_star?.k, b.p_star?.k],
     ["cost there", "USD", a?.p_star?.cost_usd, b.p_star?.cost_usd],
     ["fastest, K", "count", a?.fastest?.k, b.fastest?.k],
-    ["step time there", "s", a?.fastest?.time_s, b.fastest?.time_s],
+    ["step time there", "s", at(a, "time_s", a?.fastest?.k), at(b, "time_s", b.fastest?.k)],
     [`at K = ${number(k)}: step time`, "s", at(a, "time_s", k), at(b, "time_s", k)],
     [`at K = ${number(k)}: efficiency`, "%", at(a, "efficiency", k), at(b, "efficiency", k)],
     [`at K = ${number(k)}: cost`, "USD", at(a, "cost_usd", k), at(b, "cost_usd", k)],
