@@ -250,6 +250,12 @@ def test_a_model_config_moves_the_prediction(demo: Path) -> None:
     assert "workload.layers: 32 -> 48" in {change["cause"] for change in result["changes"]}
 
 
+def test_what_init_writes_can_be_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert run()[1]["policies"]
+
+
 # The machines of CI: their shell is what runs here.
 
 
