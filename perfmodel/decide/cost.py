@@ -79,7 +79,7 @@ class CostTerms:
             slow,
             hourly_whatever_k(tariff),
             tariff.minimum_s,
-            tariff.egress_bytes * tariff.egress_usd_per_byte,
+            tariff.egress_usd,
         )
 
     def take(self, index: npt.NDArray[np.intp]) -> CostTerms:
@@ -114,7 +114,6 @@ def bill(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff) -> Bill:
     nodes = accelerators_usd_per_s(full, tariff)
     spare = accelerators_usd_per_s(full + tariff.spares, tariff)
     committed = terms.committed_usd_per_s
-    standing = tariff.storage_bytes * tariff.storage_usd_per_byte_s
     parts = {
         "accelerators": flat * useful,
         "tiers": (tiered - flat) * useful,
@@ -123,7 +122,7 @@ def bill(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff) -> Bill:
         "commitment": (committed - spare) * useful + committed * (paid - wall),
         "interruptions": (committed + terms.hourly_usd_per_s) * (wall - useful),
         "fixed": tariff.fixed_usd_per_s * useful,
-        "storage": standing * useful,
+        "storage": tariff.storage_usd_per_s * useful,
         "waiting": tariff.value_of_time_usd_per_s * useful,
         "egress": np.where(np.isnan(useful), np.nan, terms.once_usd),
     }
@@ -199,11 +198,7 @@ class Decision:
 
 def hourly_whatever_k(tariff: Tariff) -> float:
     """What is paid per second whatever K is: fixed prices, storage and the value of time [USD/s]."""
-    return (
-        tariff.fixed_usd_per_s
-        + tariff.storage_bytes * tariff.storage_usd_per_byte_s
-        + tariff.value_of_time_usd_per_s
-    )
+    return tariff.fixed_usd_per_s + tariff.storage_usd_per_s + tariff.value_of_time_usd_per_s
 
 
 def decide(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff, *, work: npt.ArrayLike = 1.0) -> Decision:

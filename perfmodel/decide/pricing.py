@@ -55,8 +55,8 @@ class Tariff:
     minimum_k, minimum_s : smallest number of accelerators and shortest time that are billed.
     tiers, tier_rule : other prices from a number of accelerators on. `marginal`: only the accelerators
         beyond `from_k - 1` have the tier's price; `volume`: all of them.
-    storage_bytes, storage_usd_per_byte_s : what is kept while the run lasts.
-    egress_bytes, egress_usd_per_byte : what is carried away once, at the end.
+    storage_usd_per_s : what is stored while the run lasts [USD/s].
+    egress_usd : carrying the result away, once [USD].
     value_of_time_usd_per_s : what an hour of waiting costs the people who wait.
     interruptions : preemptions and failures whose lost time is billed as well; None: none.
     spares : accelerators that are paid and do not compute.
@@ -71,10 +71,8 @@ class Tariff:
     minimum_s: float = 0.0
     tiers: tuple[Tier, ...] = ()
     tier_rule: TierRule = "marginal"
-    storage_bytes: float = 0.0
-    storage_usd_per_byte_s: float = 0.0
-    egress_bytes: float = 0.0
-    egress_usd_per_byte: float = 0.0
+    storage_usd_per_s: float = 0.0
+    egress_usd: float = 0.0
     value_of_time_usd_per_s: float = 0.0
     interruptions: Reliability | None = None
     spares: int = 0
@@ -87,8 +85,8 @@ class Tariff:
             usd_per_accelerator_s=self.usd_per_accelerator_s * factor,
             fixed_usd_per_s=self.fixed_usd_per_s * factor,
             tiers=tuple(Tier(t.from_k, t.usd_per_accelerator_s * factor) for t in self.tiers),
-            storage_usd_per_byte_s=self.storage_usd_per_byte_s * factor,
-            egress_usd_per_byte=self.egress_usd_per_byte * factor,
+            storage_usd_per_s=self.storage_usd_per_s * factor,
+            egress_usd=self.egress_usd * factor,
             value_of_time_usd_per_s=self.value_of_time_usd_per_s * factor,
         )
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from perfmodel.decide.goodput import Reliability
-from perfmodel.decide.pricing import Ownership, Tariff
+from perfmodel.decide.pricing import Ownership, Tariff, Tier
 from perfmodel.specs import job as specs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.economy import Price, PriceRegime
@@ -59,6 +59,10 @@ def tariff_of(price: Price, cluster: Cluster, reliability: specs.Reliability | N
         fixed_usd_per_s=price.fixed,
         node_size=node if price.whole_nodes else 1,
         minimum_k=price.minimum_accelerators or 0,
+        minimum_s=price.minimum_time or 0.0,
+        tiers=tuple(Tier(tier.from_accelerators, tier.per_accelerator) for tier in price.tiers),
+        storage_usd_per_s=price.storage,
+        egress_usd=price.egress,
         value_of_time_usd_per_s=price.value_of_time,
         interruptions=interruptions,
         spares=interruptions.spares * node if interruptions else 0,

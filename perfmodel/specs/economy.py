@@ -62,6 +62,13 @@ class Offer(Record):
         return self
 
 
+class PriceTier(SpecModel):
+    """Another price from a number of accelerators on: only what lies beyond has it."""
+
+    from_accelerators: Count = Field(description="The first accelerator that has this price.")
+    per_accelerator: HourlyPrice = Field(description="Price of one accelerator by the hour.")
+
+
 class Price(SpecModel):
     """What a job pays. In a job file every key is optional; resolved, `per_accelerator` is always there."""
 
@@ -73,6 +80,10 @@ class Price(SpecModel):
     value_of_time: HourlyPrice = Field(0.0, description="What an hour of waiting costs the people who wait.")
     whole_nodes: bool = Field(False, description="Whether a node that is used in part is paid in full.")
     minimum_accelerators: Count | None = Field(None, description="The fewest accelerators that are billed.")
+    minimum_time: Duration | None = Field(None, description="The shortest time that is billed.")
+    tiers: tuple[PriceTier, ...] = Field((), description="Other prices from a number of accelerators on.")
+    storage: HourlyPrice = Field(0.0, description="What is stored while the run lasts, by the hour.")
+    egress: Money = Field(0.0, description="Carrying the result away, once.")
     preemption_interval: Duration | None = Field(
         None, description="Spot: mean time between interruptions of one node."
     )
