@@ -209,10 +209,14 @@ def fit(
             right[member] += trust * found.score[column]
             trusts[index] = trust
             conditionals.append((found, variance, row_noise))
-        covariance = np.linalg.inv(normal)
-        change = np.clip(covariance @ right, -LARGEST_STEP, LARGEST_STEP)
+        if learn_priors:
+            covariance = np.linalg.inv(normal)
+            step = covariance @ right
+            deviations = np.sqrt(np.diag(covariance))
+        else:
+            step = np.linalg.solve(normal, right)
+        change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         values = values + change
-        deviations = np.sqrt(np.diag(covariance))
         moved = np.zeros((n_c, len(families)))
         for index, member in enumerate(shifts.members):
             np.add.at(moved[:, index], shifts.coefficient[member], change[member])

@@ -24,7 +24,7 @@ from perfmodel.validate.scores import conformal_factor
 Array = NDArray[np.float64]
 KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
 FULL_ITERATIONS = 12
-FOLD_ITERATIONS = 3
+FOLD_ITERATIONS = 2
 LEAST_FAMILIES = 25  # for a class to have a conformal factor of its own
 Say = Callable[[str], None]
 
