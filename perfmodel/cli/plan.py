@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +30,7 @@ from perfmodel.cli.options import (
     SpecsOption,
     WorkloadOption,
     emit,
-    job_from_options,
+    parse_set,
     scalar,
 )
 from perfmodel.cli.predict import load_beliefs
@@ -40,6 +40,7 @@ from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, 
 if TYPE_CHECKING:
     from perfmodel.decide.plan.runners import Progress, Runner
     from perfmodel.decide.plan.space import Bounds
+    from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
 
 
@@ -111,15 +112,20 @@ def plan(
     from perfmodel.decide.plan import run
     from perfmodel.decide.plan.planner import Request
     from perfmodel.predict.beliefs import shipped_beliefs
+    from perfmodel.specs.catalog import Catalog
+    from perfmodel.specs.jobs import load_job
 
-    options: dict[str, Any] = {
-        "workload": workload, "cluster": cluster, "k": k, "regime": regime, "global_batch": global_batch,
-        "seq_len": seq_len, "precision": precision, "specs": specs,
+    # One catalogue for all jobs: what it has read once it need not read again.
+    catalog = Catalog.default(tuple(specs or ()))
+    flags: dict[str, Any] = {
+        "workload": workload, "cluster": cluster, "k": k, "regime": None if regime is None else str(regime),
+        "global_batch": global_batch, "seq_len": seq_len, "precision": precision,
     }  # fmt: skip
 
     def load(path: Path | None = job, extra: str | None = None, **changed: str) -> Job:
-        given = [*(set_ or ()), *([extra] if extra else ())]
-        return job_from_options(path, assignments=given, **{**options, **changed})
+        given = {key: value for key, value in {**flags, **changed}.items() if value is not None}
+        assignments = parse_set([*(set_ or ()), *([extra] if extra else ())])
+        return load_job(path, overrides=given | assignments, catalog=catalog)
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
@@ -139,10 +145,10 @@ def plan(
         named = {path.stem: load(path) for path in paths}
         outcome = run.plan_fleet(named, request, known, accelerators, place)
     elif sweep is not None:
-        outcome = run.plan_sweep(sweep, lambda extra: load(job, extra), request, known, place, specs or ())
+        outcome = run.plan_sweep(sweep, lambda extra: load(job, extra), request, known, place, catalog)
     else:
-        found = _on_clusters(load, clusters, specs or ()) if clusters else [load()]
-        outcome = run.plan_job(found, request, known, place, specs or ())
+        found = _on_clusters(load, clusters, catalog) if clusters else [load()]
+        outcome = run.plan_job(found, request, known, place, catalog)
     emit(outcome.result, format, output, plot, report, quiet)
     if outcome.interrupted:
         return EXIT_INTERRUPTED
@@ -172,15 +178,13 @@ def _bounds(text: str | None) -> Bounds:
     return Bounds(**values)  # type: ignore[arg-type]
 
 
-def _on_clusters(load: Callable[..., Job], text: str, specs: Sequence[Path]) -> list[Job]:
+def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[Job]:
     """The job on each named cluster; with `all`, on every cluster of the catalogue on which it makes sense."""
     if text.strip() != "all":
         names = list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
         return [load(cluster=name) for name in names]
-    from perfmodel.specs.catalog import Catalog
-
     found = []
-    for name in Catalog.default(specs).names("clusters"):
+    for name in catalog.names("clusters"):
         try:
             found.append(load(cluster=name))
         except SpecError:  # a precision, a K or a price that this cluster does not have

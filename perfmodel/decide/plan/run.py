@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perfmodel.decide.plan import runners
@@ -34,7 +33,7 @@ def plan_job(
     request: Request,
     beliefs: Beliefs,
     place: Place | None = None,
-    specs: Sequence[Path] = (),
+    catalog: Catalog | None = None,
 ) -> Plan:
     """Plan one job; `jobs` holds it once per cluster."""
     at = place or Place()
@@ -42,7 +41,7 @@ def plan_job(
     inputs = _inputs(jobs[0], request, beliefs)
     if len(jobs) > 1:
         inputs["clusters"] = [job.cluster.name for job in jobs]
-    return make_plan(found, beliefs, Catalog.default(specs), inputs)
+    return make_plan(found, beliefs, catalog or Catalog.default(), inputs)
 
 
 def plan_fleet(
@@ -77,7 +76,7 @@ def plan_sweep(
     request: Request,
     beliefs: Beliefs,
     place: Place | None = None,
-    specs: Sequence[Path] = (),
+    catalog: Catalog | None = None,
 ) -> Plan:
     """Plan a job as it is, and see how knee, p* and fastest K move with one of its values.
 
@@ -88,7 +87,7 @@ def plan_sweep(
     base = load(None)
     # Every value is read before the long work: a bad path or unit fails at once.
     swept = [load(f"{sweep.path}={value}") for value in sweep.texts]
-    plan = plan_job([base], request, beliefs, at, specs)
+    plan = plan_job([base], request, beliefs, at, catalog)
     result = dict(plan.result.result)
     result["sweep"] = run_sweep(sweep, swept, request, beliefs, progress=at.progress)
     inputs = plan.result.inputs | {"sweep": text}

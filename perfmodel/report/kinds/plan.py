@@ -58,7 +58,7 @@ def tables(envelope: Envelope) -> list[Table]:
     front = [row for row in result.get("pareto") or () if isinstance(row, Mapping)]
     if front:
         found.append(_front(front))
-    found += _regimes(result)
+    found += _regimes(result) + _goodput(result)
     by_k = [row for row in result.get("by_k") or () if isinstance(row, Mapping)]
     if by_k:
         found.append(_ranking("Best layout at each K", by_k, "detail", ""))
@@ -257,6 +257,28 @@ def _regimes(result: Mapping[str, Any]) -> list[Table]:
             )
         )
     return [Table("Ways to pay, on the answer's cluster", columns, cells, role="curve")]
+
+
+def _goodput(result: Mapping[str, Any]) -> list[Table]:
+    """The whole run under failures and preemptions, at each K of the answer's cluster."""
+    table = result.get("goodput")
+    if not isinstance(table, Mapping):
+        return []
+    columns = [
+        Column("K", "", 0, "k"),
+        Column("run", "s", 0, "wall_s"),
+        Column("low", "s", 1, "wall_s_low"),
+        Column("high", "s", 1, "wall_s_high"),
+        Column("goodput", "%", 0, "goodput"),
+        Column("interruptions", "", 2, "failures"),
+        Column("between them", "s", 3, "mtbf_s"),
+        Column("checkpoint every", "s", 2, "interval_s"),
+    ]
+    lists = [list(table.get(column.key) or ()) for column in columns]
+    lists[0] = [None if k is None else int(k) for k in lists[0]]
+    cells: list[tuple[Cell, ...]] = list(zip(*lists, strict=False))
+    note = "90 % of runs take between low and high, the step time being as predicted."
+    return [Table("Whole run, interruptions included", columns, cells, note=note, role="curve")]
 
 
 def _sweep(result: Mapping[str, Any]) -> list[Table]:
