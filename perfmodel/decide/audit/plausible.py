@@ -16,7 +16,7 @@ from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.ratio import efficiency_band, log_half_width
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve, Setup, curve
+from perfmodel.predict.curve import Setup, curve
 from perfmodel.units import format_quantity
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
@@ -53,14 +53,15 @@ class StackSetup(Setup):
 class Expected:
     """The prediction for one point of the claim, at its own batch and layout, over the stacks it may have used.
 
-    `time_s` is the geometric mean over the stacks, [low_s, high_s] the 95 % band that holds all of theirs, `draws_s`
-    are of the first stack.
+    `time_s` is the geometric mean over the stacks, [low_s, high_s] the 95 % band that holds all of theirs; `times_s`
+    and `draws_s` (stacks, draws) are those of each stack.
     """
 
     point: Point
     time_s: float
     low_s: float
     high_s: float
+    times_s: Array
     draws_s: Array
 
 
@@ -90,18 +91,21 @@ def expect(groups: Sequence[tuple[Sequence[Point], Setup]], beliefs: Beliefs, se
         curves = [curve(each, beliefs, draws=DRAWS, seed=seed) for each in stacks(setup)]
         skipped = UNPADDED if setup.workload.kind in PADDED else 1.0
         for at, point in enumerate(points):
-            usable = [one for one in curves if bool(one.feasible[at])]
-            if usable:
-                middle = np.array([one.time_s[at] for one in usable])
-                low = skipped * float(
-                    np.min(middle * (np.array([one.low_s[at] for one in usable]) / middle) ** WIDEN)
+            if not all(bool(one.feasible[at]) for one in curves):
+                continue
+            middle, lows, highs = (
+                np.array([getattr(one, name)[at] for one in curves]) for name in ("time_s", "low_s", "high_s")
+            )
+            found.append(
+                Expected(
+                    point,
+                    float(np.exp(np.log(middle).mean())),
+                    skipped * float(np.min(middle * (lows / middle) ** WIDEN)),
+                    float(np.max(middle * (highs / middle) ** WIDEN)),
+                    middle,
+                    np.stack([one.draws_s[:, at] for one in curves]),
                 )
-                high = float(
-                    np.max(middle * (np.array([one.high_s[at] for one in usable]) / middle) ** WIDEN)
-                )
-                found.append(
-                    Expected(point, float(np.exp(np.log(middle).mean())), low, high, usable[0].draws_s[:, at])
-                )
+            )
     return sorted(found, key=lambda item: item.point.k)
 
 
@@ -133,6 +137,17 @@ def rates_above_band(expected: Sequence[Expected], subject: Subject) -> list[Fin
     return found
 
 
+def ratio_band(item: Expected, base: Expected, noise: float, factor: float) -> tuple[float, float, float]:
+    """T(K0)/T(K) with the 95 % band that holds those of all stacks: (middle, low, high).
+
+    What a stack knows neither at K0 nor at K cancels in its own draws.
+    """
+    ratios = base.times_s / item.times_s
+    halves = log_half_width(item.draws_s.T, base.draws_s.T, noise, factor * WIDEN)
+    middle = float(np.exp(np.log(ratios).mean()))
+    return middle, float(np.min(ratios * np.exp(-halves))), float(np.max(ratios * np.exp(halves)))
+
+
 def efficiency_above_band(
     series: Series, expected: Sequence[Expected], beliefs: Beliefs, factor: float
 ) -> list[Finding]:
@@ -146,20 +161,16 @@ def efficiency_above_band(
         claimed = series.efficiency(item.point)
         if claimed is None or item.point.k <= base.point.k or item.point.global_batch is None:
             continue
-        per_sample = item.time_s / item.point.global_batch * item.point.k
-        middle = base.time_s / base.point.global_batch * base.point.k / per_sample
-        half = float(
-            log_half_width(item.draws_s[:, None], base.draws_s[:, None], beliefs.noise, factor * WIDEN)[0]
-        )
-        if math.log(claimed / middle) <= half:
+        work = (item.point.global_batch / item.point.k) / (base.point.global_batch / base.point.k)
+        middle, low, high = (work * value for value in ratio_band(item, base, beliefs.noise, factor))
+        if claimed <= high:
             continue
-        high = middle * math.exp(half)
         found.append(
             Finding(
                 code="efficiency-above-band",
                 severity="suspicious",
                 claim=f"E = {claimed:.3g} at K = {item.point.k}",
-                bound=f"95 % band {middle * math.exp(-half):.3g} to {high:.3g}",
+                bound=f"95 % band {low:.3g} to {high:.3g}",
                 evidence=f"From K = {base.point.k} to {item.point.k} the model expects E = {middle:.3g}; each accelerator is claimed to keep {claimed / middle:.2f} times as much of its speed.",
                 weight=claimed / high,
                 k=item.point.k,
@@ -187,9 +198,8 @@ def weak_baseline(
     residuals = [(item.point.time_s or item.time_s) / item.time_s for item in others]
     borrowed = slow / median(residuals)
     last = others[-1]
-    half = float(
-        log_half_width(last.draws_s[:, None], base.draws_s[:, None], beliefs.noise, factor * WIDEN)[0]
-    )
+    middle, _, high = ratio_band(last, base, beliefs.noise, factor)
+    half = math.log(high / middle)
     outside = base.point.time_s > base.high_s and borrowed > BORROWED
     alone = len(others) >= 2 and math.log(borrowed) > half
     if not outside and not alone:
@@ -213,14 +223,24 @@ def weak_baseline(
     ]
 
 
-def ladder(found: Curve, beliefs: Beliefs) -> list[Rung]:
-    """E(K) with its 95 % band along a curve; K0 is the smallest feasible K."""
-    band = efficiency_band(found, beliefs, WIDEN)
-    if band is None:
+def ladder(setup: Setup, beliefs: Beliefs, seed: int) -> list[Rung]:
+    """E(K) over the K of a set-up with the 95 % band that holds those of all stacks; K0 is the smallest feasible K."""
+    curves = [curve(each, beliefs, draws=DRAWS, seed=seed) for each in stacks(setup)]
+    bands = [band for band in (efficiency_band(one, beliefs, WIDEN) for one in curves) if band is not None]
+    if len(bands) < len(curves) or not bands:
         return []
+    middle, low, high = (
+        np.stack([getattr(band, name) for band in bands]) for name in ("middle", "low", "high")
+    )
+    usable = np.logical_and.reduce([one.feasible for one in curves])
     return [
-        Rung(int(found.k[at]), float(band.middle[at]), float(band.low[at]), float(band.high[at]))
-        for at in np.flatnonzero(found.feasible).tolist()
+        Rung(
+            int(setup.k[at]),
+            float(np.exp(np.log(middle[:, at]).mean())),
+            float(low[:, at].min()),
+            float(high[:, at].max()),
+        )
+        for at in np.flatnonzero(usable).tolist()
     ]
 
 

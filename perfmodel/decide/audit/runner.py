@@ -13,7 +13,7 @@ from perfmodel.decide.audit.normalise import Point, Series, series
 from perfmodel.decide.audit.restate import advice, restated
 from perfmodel.decide.audit.subject import Subject, load_of, machine_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.predict.curve import Setup, curve
+from perfmodel.predict.curve import Setup
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
@@ -144,7 +144,7 @@ def _believe(
     told.findings += plausible.weak_baseline(read, told.expected, beliefs, factor)
     setup = _ladder_setup(claim, read, cluster, notes)
     if setup is not None:
-        told.rungs = plausible.ladder(curve(setup, beliefs, draws=plausible.DRAWS, seed=seed), beliefs)
+        told.rungs = plausible.ladder(setup, beliefs, seed)
         if any(point.global_batch is not None for point in read.all):
             told.findings += plausible.knee_before_range(read, told.rungs)
     return told
