@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,7 @@ def test_a_perfect_model_orders_every_pair_and_its_mirror_none(resolved: Resolve
     data = resolved.observations
     truth = data.target[scored.rows]
     for predicted, share in ((truth, 1.0), (-truth, 0.0)):
-        copy = Scored(scored.mode, scored.rows, predicted, scored.spread, scored.half, {}, {})
+        copy = dataclasses.replace(scored, predicted=predicted)
         assert ordering(resolved, copy)["share"] == share
 
 
