@@ -15,12 +15,14 @@ from perfmodel.decide.knee import DEFAULT_THRESHOLD, Knee, curvature_knee, margi
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band
+from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, Setup, curve, sensitivities
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
+from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
 
@@ -118,18 +120,18 @@ def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
     return data
 
 
-def tariff_of(job: Job) -> Tariff:
-    """The job's price as a tariff."""
-    price = job.price
+# Stands for a price that nobody knows: with nothing else on the bill it moves neither p* nor the ladder.
+UNIT_PRICE_USD_PER_S = 1.0
+
+
+def priced(job: Job) -> tuple[Tariff, bool]:
+    """The job's tariff, and whether its price is known; an unknown one counts accelerator-seconds."""
+    tariff = tariff_of(job.price, job.cluster, job.reliability)
+    if np.isfinite(tariff.usd_per_accelerator_s):
+        return tariff, True
     return Tariff(
-        price.regime,
-        price.per_accelerator or 0.0,
-        fixed_usd_per_s=price.fixed,
-        node_size=job.cluster.node.accelerators_per_node if price.whole_nodes else 1,
-        minimum_k=price.minimum_accelerators or 0,
-        value_of_time_usd_per_s=price.value_of_time,
-        note=price.note or "",
-    )
+        tariff.name, UNIT_PRICE_USD_PER_S, interruptions=tariff.interruptions, note=tariff.note
+    ), False
 
 
 def power_of(job: Job) -> PowerModel:
@@ -171,7 +173,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     below, above = _ratio_band(found, beliefs)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
-    tariff = tariff_of(job)
+    tariff, is_priced = priced(job)
     run = time * steps
     decision = decide(k, found.draws_s * steps if found.draws_s.size else run, tariff, work=work)
     cost = decide(k, run, tariff, work=work)
@@ -213,7 +215,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "feasible": found.feasible,
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
-        "cost_usd": cost.bill.total_usd / work,
+        "cost_usd": cost.bill.total_usd / work if is_priced else np.full(k.shape, np.nan),
         "cost_basis": f"{job.steps} steps"
         if job.steps
         else ("one step per unit of work" if job.regime == "weak" else "one step"),
@@ -226,14 +228,14 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk}
             for rule, (centre, drawn) in knees.items()
         },
-        "p_star": _choice(cost, decision, "p_star"),
-        "fastest": _choice(cost, decision, "fastest"),
+        "p_star": _choice(found, cost, decision, "p_star", is_priced),
+        "fastest": _choice(found, cost, decision, "fastest", is_priced),
         "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found),
         "sensitivity": sensitivity(found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
-        "notes": [*job.notes, decision.sentence],
+        "notes": [*job.notes, cost.sentence],
     }
     return result
 
@@ -335,12 +337,14 @@ def _knee(
     return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
 
 
-def _choice(centre: Decision, drawn: Decision, name: str) -> dict[str, Any]:
+def _choice(found: Curve, centre: Decision, drawn: Decision, name: str, is_priced: bool) -> dict[str, Any]:
+    """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
     choice, spread = getattr(centre, name), getattr(drawn, name)
     return {
         "k": choice.k,
-        "cost_usd": choice.cost_usd,
-        "time_s": choice.time_s,
+        "cost_usd": choice.cost_usd if is_priced else None,
+        "time_s": float(found.time_s[found.k == choice.k][0]),
+        "run_s": choice.time_s,
         "k_low": spread.k_low,
         "k_high": spread.k_high,
     }
@@ -378,7 +382,9 @@ def rests_on(job: Job, found: Curve) -> dict[str, Any]:
                 "date": record.date,
             }
     items["price"] = {
-        "value": f"{(job.price.per_accelerator or 0) * 3600:.4g} USD/h",
+        "value": "unknown"
+        if job.price.per_accelerator is None
+        else format_quantity(job.price.per_accelerator, "USD/s"),
         "confidence": "datasheet" if job.price.source else "assumed",
         "source": job.price.source or job.price.note,
         "date": job.price.date,

@@ -31,7 +31,11 @@ def tables(envelope: Envelope) -> list[Table]:
     rows: list[list[Cell]] = []
     for label, read in _FACTS:
         left, right = read(a), read(b)
-        if left is not None or right is not None:
+        if label.startswith("knee") and (a.get("knee") or b.get("knee")):
+            rows.append(
+                [label, *("not reached" if side is None else as_cell(side) for side in (left, right))]
+            )
+        elif left is not None or right is not None:
             rows.append([label, left, right])
     if rows:
         found.append(
@@ -42,16 +46,54 @@ def tables(envelope: Envelope) -> list[Table]:
                 role="decision",
             )
         )
-    changes = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
-    if changes:
-        keys = list(dict.fromkeys(key for row in changes for key in row))
-        columns = [
-            Column(key.replace("_", " "), "%" if key in ("effect", "share") else "", 0, key) for key in keys
-        ]
-        cells = [[as_cell(row.get(key)) for key in keys] for row in changes]
-        found.append(Table("Causes: one changed input at a time", columns, cells, role="curve"))
+    found += [*_causes(result), *_equal_speed(result, first, second)]
     found.append(_curves(a, b, first, second))
     return [*found, *common.assumptions(result), *common.limits(result)]
+
+
+# Columns of the causes: key, title, quantity and priority.
+_CAUSES = (
+    ("input", "changed input", "", 0),
+    ("before", "before", "", 1),
+    ("after", "after", "", 1),
+    ("effect", "time", "%", 0),
+    ("cost_effect", "cost", "%", 0),
+    ("knee_alone", "knee with it alone, K", "", 2),
+)
+
+
+def _causes(result: Mapping[str, Any]) -> list[Table]:
+    changes = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    if not changes:
+        return []
+    shown = [item for item in _CAUSES if any(row.get(item[0]) is not None for row in changes)]
+    columns = [Column(title, quantity, priority, key) for key, title, quantity, priority in shown]
+    cells = [[as_cell(row.get(key)) for key, *_ in shown] for row in changes]
+    at = result.get("at_k")
+    where = f" at K = {at}" if at is not None else ""
+    note = (
+        f"Time per sample{where} and least cost per sample: mean of putting the change in first and last. Effects "
+        "multiply; what they leave over is the interaction."
+    )
+    return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
+
+
+def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
+    rows = [row for row in result.get("equal_speed") or () if isinstance(row, Mapping)]
+    if not rows:
+        return []
+    keys = ("k_a", "time_a_s", "cost_a_usd", "k_b", "time_b_s", "cost_b_usd")
+    columns = [
+        Column(f"K of {first}", "", 0, "k_a"),
+        Column("time per sample", "s", 1, "time_a_s"),
+        Column("cost", "USD", 0, "cost_a_usd"),
+        Column(f"K of {second} as fast", "", 0, "k_b"),
+        Column("time per sample", "s", 1, "time_b_s"),
+        Column("cost", "USD", 0, "cost_b_usd"),
+    ]
+    cells = [[as_cell(row.get(key)) for key in keys] for row in rows]
+    note = "The fewest accelerators on the ladder that are at least as fast; none where no K is."
+    return [Table("Equal speed", columns, cells, note=note, role="breakdown")]
 
 
 def figures(envelope: Envelope) -> list[str]:

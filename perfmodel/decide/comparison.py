@@ -1,0 +1,311 @@
+"""Two jobs side by side, and which changed input caused what.
+
+With A's inputs as the start and B's as the end, a change is put in first (into A) and last (taken out of B); its
+effect is the mean of the two on the log scale, so that the order of the changes does not matter. What the effects do
+not add up to is named interaction:
+
+.. math:: \\ln\\frac{t_B}{t_A} = \\sum_i \\tfrac12 \\Bigl[\\ln\\frac{t_{A+i}}{t_A} + \\ln\\frac{t_B}{t_{B-i}}\\Bigr] + r   (1)
+
+With two changes (1) is the Shapley value and r is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.decide.differing import Change, changes
+from perfmodel.decide.gate.inputs import dump, restore, with_k
+from perfmodel.decide.prediction import DRAWS, Prediction, predict
+from perfmodel.decide.ratio import conformal_factor, log_half_width
+from perfmodel.errors import SpecError
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.results import Result, plain
+from perfmodel.specs.jobs import Job
+
+Array = NDArray[np.float64]
+
+MOST_CHANGES = 12  # more are told together: each costs two predictions and a reader's patience
+SAME = 1e-4  # an effect below this is none
+TOGETHER = "all other changes"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What the attribution reads off one prediction."""
+
+    per_sample_s: Array  # step time over samples, at each K
+    cheapest_usd: float  # per sample, at p*
+    knee: int | None
+
+    @staticmethod
+    def of(found: Prediction) -> _Side:
+        result = found.result
+        curve = found.curve
+        if curve is None:
+            raise ValueError("a prediction without its curve cannot be compared")
+        batch, base = curve.setup.global_batch, result["baseline_k"]
+        # In the weak regime the cost is already that of one unit of work: the batch of the baseline.
+        units = batch[curve.k == base] if result["regime"] == "weak" and base is not None else batch
+        cost = np.asarray(result["cost_usd"], dtype=float) / units / float(found.inputs.get("steps") or 1)
+        good = np.isfinite(cost)
+        knee = result["knee"]["threshold"]["k"]
+        return _Side(curve.time_s / batch, float(cost[good].min()) if good.any() else np.nan, knee)
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """Log effects of one change: on the time at each K and on the cheapest cost; and the knee with it alone."""
+
+    change: Change
+    time: Array
+    cost: float
+    knee: int | None
+
+
+def compare(
+    a: Job,
+    b: Job,
+    beliefs: Beliefs | None = None,
+    *,
+    names: tuple[str, str] | None = None,
+    at: int | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Result:
+    """Compare two jobs on the union of their K; `at` is the K whose difference is attributed in words."""
+    known = beliefs or shipped_beliefs()
+    ladder = (*a.k, *b.k, *((at,) if at is not None else ()))
+    left, right = with_k(a, ladder), with_k(b, ladder)
+    same = left.cluster.node.accelerator.name == right.cluster.node.accelerator.name
+    # What is not known of one accelerator is not known on both sides alike; of two, it is known apart.
+    first = predict(left, known, draws=draws, seed=seed)
+    second = predict(right, known, draws=draws, seed=seed if same else seed + 1)
+    found = _attribute(dump(left), dump(right), _Side.of(first), _Side.of(second), known)
+    titles = names or _names(a, b)
+    result = _result(first, second, found, known, titles, at)
+    inputs = {"a": first.inputs, "b": second.inputs, "at": at}
+    return Result("comparison", inputs, result, seed)
+
+
+def _names(a: Job, b: Job) -> tuple[str, str]:
+    """The jobs' names; where they are one, what tells the jobs apart."""
+    for pair in ((a.name, b.name), (a.cluster.name, b.cluster.name), (a.workload.name, b.workload.name)):
+        if pair[0] != pair[1]:
+            return pair
+    return "before", "after"
+
+
+def _attribute(
+    start: Mapping[str, Any], end: Mapping[str, Any], a: _Side, b: _Side, beliefs: Beliefs
+) -> list[_Effect]:
+    """Equation (1) for every change; a job that one change alone makes impossible is left out of the mean."""
+    found = []
+    for change in _few(changes(start, end)):
+        one = _try(change.onto(start), beliefs)
+        rest = _try(change.undone().onto(end), beliefs)
+        time = _mean(
+            [np.log(one.per_sample_s / a.per_sample_s)] if one else [],
+            [np.log(b.per_sample_s / rest.per_sample_s)] if rest else [],
+            a.per_sample_s.shape,
+        )
+        cost = _mean(
+            [_log_ratio(one.cheapest_usd, a.cheapest_usd)] if one else [],
+            [_log_ratio(b.cheapest_usd, rest.cheapest_usd)] if rest else [],
+            (1,),
+        )
+        found.append(_Effect(change, time, float(cost[0]), one.knee if one else None))
+    return found
+
+
+def _log_ratio(after: float, before: float) -> Array:
+    """ln(after/before) of two costs, NaN where either is unknown or nothing."""
+    known = np.isfinite(after) and np.isfinite(before) and after > 0 and before > 0
+    return np.array([np.log(after / before) if known else np.nan])
+
+
+def _few(found: Sequence[Change]) -> list[Change]:
+    if len(found) <= MOST_CHANGES:
+        return list(found)
+    rest = tuple(part for change in found[MOST_CHANGES - 1 :] for part in change.parts)
+    return [*found[: MOST_CHANGES - 1], Change(TOGETHER, "", "", rest)]
+
+
+def _try(inputs: Mapping[str, Any], beliefs: Beliefs) -> _Side | None:
+    try:
+        return _Side.of(predict(restore(inputs), beliefs, draws=0))
+    except (SpecError, ValueError):
+        return None
+
+
+def _mean(first: list[Array], last: list[Array], shape: tuple[int, ...]) -> Array:
+    """Mean over what is finite; NaN where neither is."""
+    rows = np.array([*first, *last, np.full(shape, np.nan)])
+    good = np.isfinite(rows)
+    count = good.sum(axis=0)
+    return np.asarray(
+        np.where(count > 0, np.where(good, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+    )
+
+
+def _result(
+    first: Prediction,
+    second: Prediction,
+    effects: list[_Effect],
+    beliefs: Beliefs,
+    names: tuple[str, str],
+    at: int | None,
+) -> dict[str, Any]:
+    left, right = first.curve, second.curve
+    if left is None or right is None:
+        raise ValueError("a prediction without its curve cannot be compared")
+    a, b = _Side.of(first), _Side.of(second)
+    k = left.k.astype(int)
+    ratio = b.per_sample_s / a.per_sample_s
+    half = np.full(ratio.shape, np.nan)
+    if left.draws_s.shape[0] > 1 and left.draws_s.shape == right.draws_s.shape:
+        half = log_half_width(right.draws_s, left.draws_s, beliefs.noise, conformal_factor(right, beliefs))
+    index = _reference(k, ratio, first.result, at)
+    known = [np.where(np.isfinite(effect.time), effect.time, 0.0) for effect in effects]
+    rest = np.log(ratio) - np.sum(known, axis=0) if known else np.log(ratio)
+    rows = _rows(effects, index, rest, a, b)
+    result = {
+        "names": list(names),
+        "k": k,
+        "a": first.result,
+        "b": second.result,
+        "time_ratio": ratio,
+        "time_ratio_low": ratio * np.exp(-half),
+        "time_ratio_high": ratio * np.exp(half),
+        "at_k": None if index is None else int(k[index]),
+        "changes": rows,
+        "attribution": {
+            "k": k,
+            "effects": [{"input": e.change.name, "effect": np.expm1(e.time)} for e in effects],
+            "interaction": np.expm1(rest),
+        },
+        "equal_speed": _equal_speed(k, a, b, first.result, second.result),
+        "notes": _notes(first, second, effects),
+    }
+    result["answer"] = (
+        _sentence(result, names, index, half, a, b)
+        if effects
+        else "The two jobs are the same: nothing differs that a prediction reads."
+    )
+    return result
+
+
+def _reference(k: NDArray[np.int64], ratio: Array, result: Mapping[str, Any], at: int | None) -> int | None:
+    """The K asked for; else A's knee; else the largest that both can run."""
+    good = np.flatnonzero(np.isfinite(ratio))
+    for wanted in (at, result["knee"]["threshold"]["k"]):
+        hit = [int(i) for i in good if k[i] == wanted]
+        if hit:
+            return hit[0]
+        if wanted is not None and wanted == at:
+            return None
+    return int(good[-1]) if good.size else None
+
+
+def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _Side) -> list[dict[str, Any]]:
+    """The changes that did something, the largest first, then the interaction."""
+    rows: list[dict[str, Any]] = []
+    for effect in effects:
+        time = float(np.expm1(effect.time[index])) if index is not None else np.nan
+        cost = float(np.expm1(effect.cost))
+        rows.append(
+            {
+                "input": effect.change.name,
+                "before": effect.change.before,
+                "after": effect.change.after,
+                "effect": time,
+                "cost_effect": cost,
+                "knee_alone": effect.knee,
+            }
+        )
+    rows.sort(key=lambda row: -abs(np.nan_to_num(row["effect"])))
+    kept = [
+        row for row in rows if max(abs(np.nan_to_num(row[key])) for key in ("effect", "cost_effect")) >= SAME
+    ]
+    lost = [row for row in rows if row not in kept and not np.isfinite(row["effect"])]
+    kept += lost
+    costs = np.array([effect.cost for effect in effects])
+    left = float(_log_ratio(b.cheapest_usd, a.cheapest_usd)[0]) - float(costs[np.isfinite(costs)].sum())
+    time = float(np.expm1(rest[index])) if index is not None else np.nan
+    if kept and (abs(np.nan_to_num(time)) > SAME or abs(np.nan_to_num(np.expm1(left))) > SAME):
+        kept.append(
+            {
+                "input": "interaction",
+                "before": "",
+                "after": "",
+                "effect": time,
+                "cost_effect": float(np.expm1(left)),
+                "knee_alone": None,
+            }
+        )
+    return kept
+
+
+def _equal_speed(
+    k: NDArray[np.int64], a: _Side, b: _Side, left: Mapping[str, Any], right: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """For every K of A: the fewest accelerators of B that are as fast, and what both cost. Scale out against up."""
+    rows = []
+    costs = [np.asarray(side["cost_usd"], dtype=float) for side in (left, right)]
+    for i in np.flatnonzero(np.isfinite(a.per_sample_s)):
+        with np.errstate(invalid="ignore"):
+            enough = np.flatnonzero(b.per_sample_s <= a.per_sample_s[i] * (1 + 1e-9))
+        j = int(enough[0]) if enough.size else None
+        rows.append(
+            {
+                "k_a": int(k[i]),
+                "time_a_s": float(a.per_sample_s[i]),
+                "cost_a_usd": float(costs[0][i]),
+                "k_b": None if j is None else int(k[j]),
+                "time_b_s": None if j is None else float(b.per_sample_s[j]),
+                "cost_b_usd": None if j is None else float(costs[1][j]),
+            }
+        )
+    return rows
+
+
+def _notes(first: Prediction, second: Prediction, effects: list[_Effect]) -> list[str]:
+    sides = (list(first.result["notes"]), list(second.result["notes"]))
+    shared = [note for note in sides[0] if note in sides[1]]
+    found = list(shared)
+    for label, notes in zip("AB", sides, strict=True):
+        found += [f"{label}: {note}" for note in notes if note not in shared]
+    lost = [effect.change.name for effect in effects if not np.isfinite(effect.time).any()]
+    if lost:
+        found.append(f"Impossible by itself, so part of the interaction: {', '.join(lost)}.")
+    return found
+
+
+def _sentence(
+    result: Mapping[str, Any], names: tuple[str, str], index: int | None, half: Array, a: _Side, b: _Side
+) -> str:
+    if index is None:
+        return f"{names[0]} and {names[1]} have no K in common that both can run."
+    speed = float(1.0 / plain(result["time_ratio"])[index])
+    k = int(result["k"][index])
+    band = ""
+    if np.isfinite(half[index]) and half[index] > 0:
+        band = f" (90 % band {speed * np.exp(-half[index]):.3g}x to {speed * np.exp(half[index]):.3g}x)"
+    text = f"At K = {k}, {names[1]} runs at {speed:.3g}x the speed of {names[0]}{band}"
+    if np.isfinite(half[index]) and abs(np.log(speed)) < half[index]:
+        text += ", no more than is uncertain"
+    causes = [row for row in result["changes"] if abs(np.nan_to_num(row["effect"])) >= 0.005]
+    if causes:
+        told = ", ".join(f"{row['input']} {1.0 / (1.0 + row['effect']):.3g}x" for row in causes[:4])
+        text += f": {told}"
+    text += "."
+    if np.isfinite(a.cheapest_usd) and np.isfinite(b.cheapest_usd) and a.cheapest_usd > 0:
+        text += f" Per sample it costs {b.cheapest_usd / a.cheapest_usd:.3g}x at its cheapest K."
+    if a.knee != b.knee:
+        shown = ["not reached" if knee is None else f"K = {knee}" for knee in (a.knee, b.knee)]
+        text += f" The knee goes from {shown[0]} to {shown[1]}."
+    return text
