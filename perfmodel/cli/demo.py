@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli.options import FormatOption, NoColorOption, OutputOption, QuietOption, emit
+from perfmodel.cli.options import FormatOption, NoColorOption, OutputOption, QuietOption, check_folder, emit
 
 if TYPE_CHECKING:
     from perfmodel.results import Result
 
 REPORT = "perfmodel-demo.html"
-NEXT = 'perfmodel study YOUR_TIMINGS.csv --regime strong --price "3.20 USD/h" --report study.html'
+NEXT = "perfmodel explain -w {workload} -c {cluster} --global-batch {batch} --k {k}"
+OWN = "perfmodel init, then perfmodel predict job.yaml"
 
 
 def register(app: typer.Typer) -> None:
@@ -24,14 +24,24 @@ def register(app: typer.Typer) -> None:
 
 
 def built_in() -> Result:
-    """The result that the demo shows: a study of timings that ship with the package."""
-    from perfmodel.study.options import StudyOptions
-    from perfmodel.study.runner import study
-    from perfmodel.study.table import parse_timings
+    """The prediction that the demo shows, of a job that ships with the package."""
+    from perfmodel.decide.prediction import predict
+    from perfmodel.specs.jobs import load_job
 
-    data = resources.files("perfmodel.study").joinpath("demo_timings.csv").read_bytes()
-    options = StudyOptions(regime="strong", price_usd_per_s=3.20 / 3600.0, work=4096.0 * 500.0)
-    return study(parse_timings(data, "demo timings"), options)
+    with resources.as_file(resources.files("perfmodel.cli").joinpath("demo_job.yaml")) as path:
+        return predict(load_job(path))
+
+
+def next_command(result: Result) -> str:
+    """What to type next: why the curve bends where it does."""
+    knee = result.result["knee"]["threshold"]["k"] or result.result["fastest"]["k"]
+    inputs = result.inputs
+    return NEXT.format(
+        workload=inputs["workload"]["name"],
+        cluster=inputs["cluster"]["name"],
+        batch=inputs["global_batch"],
+        k=knee,
+    )
 
 
 def demo(
@@ -43,11 +53,12 @@ def demo(
     quiet: QuietOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Run on built-in data: no input, no network."""
-    can_render = importlib.util.find_spec("perfmodel.report.html") is not None
-    emit(built_in(), format, output, report=report if can_render else None, quiet=quiet)
+    """Predict a built-in job: no input, no network."""
+    check_folder(report)
+    result = built_in()
+    emit(result, format, output, report=report, quiet=quiet)
     if quiet:
         return
-    if can_render:
-        typer.echo(f"wrote {report}", err=True)
-    typer.echo(f"next: {NEXT}", err=True)
+    typer.echo(f"wrote {report}", err=True)
+    typer.echo(f"next: {next_command(result)}", err=True)
+    typer.echo(f"your own job: {OWN}", err=True)

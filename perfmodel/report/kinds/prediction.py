@@ -100,9 +100,8 @@ def notes(envelope: Envelope) -> list[str]:
     knee = knees(result).get("threshold") or {}
     if knee.get("remedy") and knee.get("k") is not None:
         after = knee.get("k_after_remedy")
-        found.append(
-            f"Remedy: {knee['remedy']}" + (f"; the knee would then be at K = {after}." if after else ".")
-        )
+        moved = f"would stay at K = {after}" if after == knee.get("k") else f"would then be at K = {after}"
+        found.append(f"Remedy: {knee['remedy']}" + (f"; the knee {moved}." if after else "."))
     if knee.get("at_risk_from_k") is not None:
         found.append(
             f"Within the 90 % band the efficiency may fall below the threshold from K = {knee['at_risk_from_k']}."
@@ -160,7 +159,7 @@ def charts(envelope: Envelope) -> list[Chart]:
         ),
     ]  # fmt: skip
     parts = _mapping(result.get("parts_s"))
-    layers = [Series(name, k, values) for name, values in _largest(parts, n).items()]
+    layers = [Series(name, k, values) for name, values in common.largest(parts, n).items()]
     if layers:
         found.append(
             Chart(
@@ -283,24 +282,6 @@ def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: An
     columns += [Column(name.replace("_", " "), "s", order.index(name), f"{name}_s") for name in names]
     rows = [[ks[i], *(common.array(parts, name, len(ks))[i] for name in names)] for i in range(len(ks))]
     return [Table(heading, columns, rows, note=note, role=role)]
-
-
-def _largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[float | None]]:
-    """The parts that matter, in their order; what is beyond `most` becomes `other`."""
-    found: dict[str, list[float | None]] = {
-        str(name): common.array(parts, name, n) for name in parts if _matters(parts[name])
-    }
-    if len(found) <= most + 1:
-        return found
-    totals = [sum(values[i] or 0.0 for values in found.values()) or 1.0 for i in range(n)]
-
-    def reach(name: str) -> float:
-        return max((value or 0.0) / total for value, total in zip(found[name], totals, strict=True))
-
-    kept = sorted(found, key=reach, reverse=True)[:most]
-    rest = [values for name, values in found.items() if name not in kept]
-    shown = {name: values for name, values in found.items() if name in kept}
-    return shown | {"other": [sum(values[i] or 0.0 for values in rest) for i in range(n)]}
 
 
 def _marks(result: Mapping[str, Any]) -> list[Mark]:
