@@ -9,7 +9,7 @@ hardware inherits its generation's belief, wider. A calibration adds what a job'
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
@@ -90,6 +90,9 @@ class Beliefs:
     scatter: Array  # variance of each effect between jobs
     noise: float
     conformal: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # mode -> class -> factor
+    bands: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # mode -> weights of extrapolation.SIGNS
     meta: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
 
@@ -116,6 +119,10 @@ class Beliefs:
         """Conformal widening of a band, in units of its own standard deviation."""
         table = self.conformal.get(mode, {})
         return float(table.get(workload_class(kind), table.get("all", 1.645)))
+
+    def band_weights(self, mode: str) -> Sequence[float]:
+        """Weights of what a calibrated band is made of; the joined spread alone where none were fitted."""
+        return self.bands.get(mode, (0.0, 1.0, 0.0, 0.0, 0.0))
 
     def calibrated(self, calibration: Calibration) -> Beliefs:
         """The same beliefs with a calibration."""
@@ -164,6 +171,7 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
             name: round(float(np.sqrt(v)), 6) for name, v in zip(EFFECTS, beliefs.scatter, strict=True)
         },
         "conformal": {mode: dict(table) for mode, table in beliefs.conformal.items()},
+        "bands": {mode: list(weights) for mode, weights in beliefs.bands.items()},
         "level_spreads": {
             f"{name}|{level}": round(v, 5) for (name, level), v in beliefs.level_spreads.items()
         },
@@ -223,6 +231,7 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
         scatter=np.square([float(data["scatter"][name]) for name in EFFECTS]),
         noise=float(data["noise"]),
         conformal=data.get("conformal", {}),
+        bands=data.get("bands", {}),
         meta=data.get("meta", {}),
         calibration=calibration,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
-from perfmodel.predict.extrapolation import join, law_log_tau, law_spread
+from perfmodel.predict.extrapolation import band_spread, join, laws_at
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, pick
@@ -257,11 +257,13 @@ def _calibrated_scale(
     if not known.k.size:
         return scale, spread
     work = setup.global_batch * float(setup.operations.tokens)
-    law = law_log_tau(known.k, known.tau, setup.k) + np.log(work / setup.k)
-    sd = law_spread(known.k, float(setup.machine.node), setup.k)
+    laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k)
+    law = laws.log_tau + np.log(work / setup.k)
     model = np.log(seconds * scale)
-    joined, spread, _ = join(model, spread, law, sd)
-    return np.asarray(scale * np.exp(joined - model)), spread
+    joined = join(model, spread, law, laws, np.log2(setup.k / known.k.max()))
+    return np.asarray(scale * np.exp(joined.value - model)), band_spread(
+        joined.signs, beliefs.band_weights(known.mode)
+    )
 
 
 def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:

@@ -8,10 +8,13 @@ the law pulls more.
 
 with s the posterior spread of the step model and l the spread of laws, by whether the node boundary is crossed
 unseen. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: constant (the largest
-measured k), a + b (k - 1)/k (ring) and a + b log2 k, with a, b >= 0; their log mean is taken.
+measured k), a + b (k - 1)/k (ring, which may fall) and a + b log2 k with b >= 0; their log mean is taken.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +24,16 @@ Array = NDArray[np.float64]
 # Log-spread of the laws' own errors on the measured corpus, rounded: beyond an unseen node boundary, and elsewhere.
 CROSSING_SPREAD = 0.15
 FAMILIAR_SPREAD = 0.08
+LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
 
 
-def line(x: Array, tau: Array, at: Array) -> Array:
-    """a + b x by relative least squares with a, b >= 0, at other x.
+def line(x: Array, tau: Array, at: Array, *, rising: bool = True) -> Array:
+    """a + b x by relative least squares with a >= 0 and, where `rising`, b >= 0, at other x.
 
     >>> line(np.array([0.0, 1.0]), np.array([1.0, 1.2]), np.array([2.0])).round(6).tolist()
     [1.4]
-    >>> line(np.array([0.0, 1.0]), np.array([1.2, 1.0]), np.array([2.0])).round(6).tolist()
-    [1.0909]
+    >>> line(np.array([0.0, 1.0]), np.array([1.2, 1.0]), np.array([2.0])).round(3).tolist()
+    [1.082]
     """
     ones, slope = 1.0 / tau, x / tau
     oo, os, ss = float(ones @ ones), float(ones @ slope), float(slope @ slope)
@@ -38,29 +42,61 @@ def line(x: Array, tau: Array, at: Array) -> Array:
     if determinant > 1e-12 * oo * max(ss, 1e-300):
         a = (float(ones.sum()) * ss - float(slope.sum()) * os) / determinant
         b = (float(slope.sum()) * oo - float(ones.sum()) * os) / determinant
-        if a >= 0.0 and b >= 0.0:
+        if a >= 0.0 and (b >= 0.0 or not rising):
             level, rise = a, b
         elif a < 0.0:
             level, rise = 0.0, float(slope.sum()) / ss
-    return np.asarray(level + rise * at)
+    return np.asarray(np.maximum(level + rise * at, LEAST_SHARE * tau.min()))
 
 
-def law_log_tau(k: Array, tau: Array, at: Array) -> Array:
-    """ln tau at other k: the mean of the three laws' logarithms."""
+@dataclass(frozen=True)
+class Laws:
+    """The laws at some k: mean of their logarithms of tau, how far they disagree, and their own spread."""
+
+    log_tau: Array
+    disagreement: Array
+    spread: Array
+
+
+def laws_at(k: Array, tau: Array, node: Array | float, at: Array) -> Laws:
+    """Laws through the measured (k, tau) at other k; `node` accelerators share a node."""
     constant = np.full_like(at, float(tau[k == k.max()].mean()))
-    ring = line((k - 1.0) / k, tau, (at - 1.0) / at)
+    ring = line((k - 1.0) / k, tau, (at - 1.0) / at, rising=False)
     log = line(np.log2(k), tau, np.log2(at))
-    return np.asarray((np.log(constant) + np.log(ring) + np.log(log)) / 3.0)
+    logs = np.log(np.stack([constant, ring, log]))
+    crosses = (at > node) & (float(k.max()) <= np.asarray(node))
+    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), np.where(crosses, CROSSING_SPREAD, FAMILIAR_SPREAD))
 
 
-def law_spread(k_measured: Array, node: Array | float, at: Array) -> Array:
-    """Spread of the laws at other k: wider where the first node boundary lies between."""
-    crosses = (at > node) & (float(k_measured.max()) <= np.asarray(node))
-    return np.where(crosses, CROSSING_SPREAD, FAMILIAR_SPREAD)
+@dataclass(frozen=True)
+class Joined:
+    """Equation (1): the log value, and what tells how far to trust it."""
+
+    value: Array
+    signs: Array  # (n_signs, ...): see SIGNS
 
 
-def join(model: Array, spread: Array, law: Array, law_sd: Array) -> tuple[Array, Array, Array]:
-    """Equation (1): (log value, its spread, weight of the law)."""
-    weight = np.square(spread) / (np.square(spread) + np.square(law_sd))
-    joined = (1.0 - weight) * model + weight * law
-    return np.asarray(joined), np.asarray(spread * law_sd / np.hypot(spread, law_sd)), np.asarray(weight)
+# What a band is made of: a floor, the joined spread, the gap between model and laws, the laws' own disagreement, and
+# the distance to the largest measured K in doublings. A fitted weight for each makes the spread (`band_spread`).
+SIGNS = ("floor", "spread", "gap", "disagreement", "reach")
+
+
+def join(model: Array, spread: Array, law: Array, laws: Laws, reach: Array) -> Joined:
+    """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions."""
+    weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
+    joined = spread * laws.spread / np.hypot(spread, laws.spread)
+    signs = np.stack(
+        np.broadcast_arrays(
+            np.ones_like(model),
+            joined,
+            np.abs(model - law),
+            laws.disagreement,
+            np.sqrt(np.maximum(reach, 0.0)),
+        )
+    )
+    return Joined(np.asarray((1.0 - weight) * model + weight * law), signs)
+
+
+def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:
+    """Root of the sum of squares of the weighted signs."""
+    return np.asarray(np.sqrt(np.tensordot(np.square(np.asarray(weights, float)), np.square(signs), axes=1)))

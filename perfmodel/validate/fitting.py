@@ -15,16 +15,17 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
 from perfmodel.calibrate.scatter import Task, tune
 from perfmodel.predict.beliefs import Beliefs, workload_class
-from perfmodel.predict.extrapolation import law_log_tau, law_spread
+from perfmodel.predict.extrapolation import band_spread, laws_at
 from perfmodel.validate.corpus import Resolved
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack, unpack
-from perfmodel.validate.protocol import MODES, Split, accelerator_time, score_mode, split
-from perfmodel.validate.scores import conformal_factor
+from perfmodel.validate.protocol import MODES, Scored, Split, accelerator_time, score_mode, split
+from perfmodel.validate.scores import conformal_factor, family_weights
 
 Array = NDArray[np.float64]
 KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
 FULL_ITERATIONS = 12
 FOLD_ITERATIONS = 2
+BAND_FREEDOM = 3.0  # of the Student-t that scales the bands: errors have heavy tails
 LEAST_FAMILIES = 25  # for a class to have a conformal factor of its own
 Say = Callable[[str], None]
 
@@ -68,8 +69,9 @@ def fit_everything(
     held = held_out_tasks(resolved, folds, population)
     scatter, noise = tune(held, full.scatter, full.noise)
     tuned = replace(population, scatter=scatter, noise=noise)
-    say("conformal factors")
-    return Fitted(replace(tuned, conformal=conformal(resolved, folds, tuned)), folds, packed)
+    say("bands")
+    banded = replace(tuned, bands=band_weights(resolved, folds, tuned))
+    return Fitted(replace(banded, conformal=conformal(resolved, folds, banded)), folds, packed)
 
 
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
@@ -106,8 +108,8 @@ def _task(
     data: Observations, mode: str, item: Split, effects: Array, residual: Array, left_open: Array
 ) -> Task:
     seen, target = item.calibration, item.target
-    k, at = data.at.k[seen], data.at.k[target]
     tau = accelerator_time(data, seen, data.target[seen])
+    laws = laws_at(data.at.k[seen], tau, data.machine.node[target], data.at.k[target])
     truth = accelerator_time(data, target, data.target[target])
     return Task(
         mode=mode,
@@ -117,9 +119,36 @@ def _task(
         target_residual=residual[target],
         open_variance=left_open,
         ratio_only=bool(data.ratio_only[item.family]),
-        law_error=law_log_tau(k, tau, at) - np.log(truth),
-        law_spread=law_spread(k, data.machine.node[target], at),
+        law_error=laws.log_tau - np.log(truth),
+        law_spread=laws.spread,
     )
+
+
+def band_weights(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, list[float]]:
+    """Weights of the signs that make the likeliest Student-t spread of the held-out errors, by calibrated mode."""
+    from scipy.optimize import minimize
+
+    data = resolved.observations
+    known = held_out(resolved, folds, beliefs, "group")
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    found: dict[str, list[float]] = {}
+    for mode in ("one_node", "two_point"):
+        scored = score_mode(data, mode, ids, known)
+        error, weights = scored.error(data), family_weights(data.family[scored.rows])
+
+        def loss(
+            logs: Array, scored: Scored = scored, error: Array = error, weights: Array = weights
+        ) -> float:
+            sd = band_spread(scored.signs, np.exp(logs))
+            tail = 0.5 * (BAND_FREEDOM + 1.0) * np.log1p(np.square(error / sd) / BAND_FREEDOM)
+            return float(weights @ (np.log(sd) + tail) / weights.sum())
+
+        start = np.log(np.array([0.01, 0.5, 0.3, 0.3, 0.02]))
+        best = minimize(
+            loss, start, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-3, "fatol": 1e-6}
+        )
+        found[mode] = [round(float(v), 5) for v in np.exp(np.clip(best.x, -12.0, 3.0))]
+    return found
 
 
 def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, dict[str, float]]:

@@ -12,7 +12,7 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.extrapolation import join, law_log_tau, law_spread
+from perfmodel.predict.extrapolation import Joined, band_spread, join, laws_at
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -63,6 +63,7 @@ class Scored:
     predicted: Array  # log
     spread: Array  # log standard deviation
     half: Array  # log half-width of the 90 % band
+    signs: Array  # what the spread is made of, (n, rows)
     calibration: dict[int, Index]  # family -> calibration rows
     skipped: dict[str, str]  # family name -> reason
 
@@ -87,15 +88,16 @@ def score_mode(
     for item in splits:
         beliefs = beliefs_for(item.family)
         groups.setdefault(id(beliefs), (beliefs, []))[1].append(item)
-    rows, predicted, spread, half = [], [], [], []
+    rows, predicted, spread, half, signs = [], [], [], [], []
     for beliefs, members in groups.values():
-        found_rows, value, sd = _predict(data, mode, beliefs, members)
+        found_rows, value, sd, made_of = _predict(data, mode, beliefs, members)
         kinds = [data.kinds[int(f)] for f in data.family[found_rows]]
         factor = np.array([beliefs.factor(mode, kind) for kind in kinds])
         rows.append(found_rows)
         predicted.append(value)
         spread.append(sd)
         half.append(factor * sd)
+        signs.append(made_of)
     empty: list[Array] = [np.zeros(0)]
     return Scored(
         mode,
@@ -103,6 +105,7 @@ def score_mode(
         np.concatenate(predicted or empty),
         np.concatenate(spread or empty),
         np.concatenate(half or empty),
+        np.concatenate(signs, axis=1) if signs else np.zeros((0, 0)),
         {item.family: item.calibration for item in splits},
         skipped,
     )
@@ -120,23 +123,26 @@ def _predict(
     rows = np.concatenate([item.target for item in members])
     owner = np.repeat(np.arange(len(members)), [item.target.size for item in members])
     value, sd = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
-    if posterior is not None:
-        law, law_sd = _laws(data, members)
-        value, sd, _ = join(value, sd, law, law_sd)
-    return rows, value, sd
+    if posterior is None:
+        return rows, value, sd, np.stack([np.ones_like(sd), sd])
+    joined = _join_laws(data, members, value, sd)
+    return rows, joined.value, band_spread(joined.signs, beliefs.band_weights(mode)), joined.signs
 
 
-def _laws(data: Observations, members: list[Split]) -> tuple[Array, Array]:
-    """Log time by the laws through each family's calibration points, and its spread, at all target rows."""
-    values, spreads = [], []
+def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array) -> Joined:
+    """Join the laws through each family's calibration points at its target rows."""
+    values, signs, start = [], [], 0
     for item in members:
         rows, target = item.calibration, item.target
+        part = slice(start, start + target.size)
+        start += target.size
         k, at = data.at.k[rows], data.at.k[target]
-        tau = accelerator_time(data, rows, data.target[rows])
+        laws = laws_at(k, accelerator_time(data, rows, data.target[rows]), data.machine.node[target], at)
         work = np.log(accelerator_time(data, target, np.zeros(target.size)))
-        values.append(law_log_tau(k, tau, at) - work)
-        spreads.append(law_spread(k, data.machine.node[target], at))
-    return np.concatenate(values), np.concatenate(spreads)
+        found = join(value[part], sd[part], laws.log_tau - work, laws, np.log2(at / k.max()))
+        values.append(found.value)
+        signs.append(found.signs)
+    return Joined(np.concatenate(values), np.concatenate(signs, axis=1))
 
 
 def accelerator_time(data: Observations, rows: Index, log_time: Array) -> Array:
