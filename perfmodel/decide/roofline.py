@@ -120,7 +120,7 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
     scores = at.micro_batch * ops.score_elements * cut * c.score_bytes * 0.5 * machine.element_bytes
     repeated = np.maximum(mb.repeated, at.selective)
-    elementwise = mb.elementwise * bandwidth
+    elementwise = mb.elementwise / c.pace * bandwidth
     other = at.micro_batch * cut * (3.0 + mb.repeated)
     optimizer = found.step.parts["optimizer"]
     owned = optimizer * bandwidth / (OPTIMIZER_BYTES * c.optimizer)
@@ -150,7 +150,7 @@ def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, m
         inner = ops.slot_inner[slot] / (at.tp if split == Split.ROW else 1.0)
         outer = ops.slot_outer[slot] / (at.tp if split == Split.COLUMN else 1.0)
         repeats = m * ops.slot_count[slot] * (passes if last else (passes + mb.repeated) / at.pp)
-        weight = repeats * (c.imbalance if routed else 1.0)
+        weight = repeats * c.pace * (c.imbalance if routed else 1.0)
         traffic = (local * inner * outer + rows * (inner + outer)) * machine.element_bytes
         fixed = c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0))
         peak = machine.peak16_flop_per_s if last else machine.peak_flop_per_s
@@ -166,7 +166,7 @@ def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, m
         made[name] = _joined(made.get(name), phase)
     if "logits and loss" in made:
         loss = m * at.micro_batch * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES
-        tail = Phase("logits and loss", np.zeros(()), loss, loss / bandwidth, np.zeros(()))
+        tail = Phase("logits and loss", np.zeros(()), loss, c.pace * loss / bandwidth, np.zeros(()))
         made["logits and loss"] = _joined(made["logits and loss"], tail)
     return list(made.values())
 

@@ -24,12 +24,12 @@ _LINKS = ("up_efficiency", "up_step_s", "out_efficiency", "out_step_s", "base_s"
 
 TERMS: dict[str, Term] = {
     "compute": Term(
-        "m (products (2 + trained + r) + attention + element-wise + other + logits); "
+        "m pace (products (2 + trained + r) + attention + element-wise + other + logits); "
         "product = (2RIO/(P matmul) | V/(B memory)) + call",
         ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
         ("matmul", "attention", "score_bytes", "memory", "elementwise", "call_s", "other", "other_traffic",
-         "cast_bytes", "imbalance", "routing_bytes", "recompute"),
+         "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace"),
     ),
     "host": Term(
         "m ((busy | host) - busy + micro) + step; host = kernels/p kernel (2.65 + r)",
