@@ -212,7 +212,7 @@ def fit(
         if learn_priors:
             covariance = np.linalg.inv(normal)
             step = covariance @ right
-            deviations = np.sqrt(np.diag(covariance))
+            deviations = np.asarray(np.sqrt(np.diag(covariance)), dtype=np.float64)
         else:
             step = np.linalg.solve(normal, right)
         change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)

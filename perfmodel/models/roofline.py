@@ -58,7 +58,8 @@ def product_time(
     r, i, o = (np.asarray(value, float) for value in (rows, inner, outer))
     area = i * o
     traffic = np.asarray(weights, float) * area * weight_bytes + r * (i + o) * activation_bytes
-    return roofline_time(2.0 * r * area, traffic, flop_per_s=flop_per_s, bytes_per_s=bytes_per_s) + call_s
+    work = roofline_time(2.0 * r * area, traffic, flop_per_s=flop_per_s, bytes_per_s=bytes_per_s)
+    return np.asarray(work + np.asarray(call_s, float))
 
 
 def ridge_flop_per_byte(flop_per_s: ArrayLike, bytes_per_s: ArrayLike) -> Array:

@@ -88,7 +88,11 @@ def score_mode(
     for item in splits:
         beliefs = beliefs_for(item.family)
         groups.setdefault(id(beliefs), (beliefs, []))[1].append(item)
-    rows, predicted, spread, half, signs = [], [], [], [], []
+    rows: list[Index] = []
+    predicted: list[Array] = []
+    spread: list[Array] = []
+    half: list[Array] = []
+    signs: list[Array] = []
     for beliefs, members in groups.values():
         found_rows, value, sd, made_of = _predict(data, mode, beliefs, members)
         kinds = [data.kinds[int(f)] for f in data.family[found_rows]]
@@ -113,7 +117,7 @@ def score_mode(
 
 def _predict(
     data: Observations, mode: str, beliefs: Beliefs, members: list[Split]
-) -> tuple[Index, Array, Array]:
+) -> tuple[Index, Array, Array, Array]:
     families = [item.family for item in members]
     logs = population_logs(beliefs, data, families)
     prior = prior_variances(beliefs, data, families)
