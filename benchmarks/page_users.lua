@@ -1,5 +1,14 @@
--- Fifty people with the what-if page open: each picks a set-up, drags one slider step by step as the page does (one
--- question at a time, a step every 100 ms), looks at the answer for a while, and drags another.
+-- People with the what-if page open: each picks a set-up, drags one slider step by step as the page does (one question
+-- at a time, at most one every 100 ms, and when answers take longer a gap of three times that), looks at the answer for a
+-- while, and drags another.
+local ffi = require("ffi")
+ffi.cdef [[typedef struct { long s; long us; } when_t; int gettimeofday(when_t *, void *);]]
+local clock = ffi.new("when_t")
+local function now_ms()
+  ffi.C.gettimeofday(clock, nil)
+  return tonumber(clock.s) * 1000 + tonumber(clock.us) / 1000
+end
+
 -- The slider positions are those of the page, so two people at the same position ask the same question.
 local workloads = {"llama3-8b", "llama3-70b", "gpt3-175b", "resnet50", "bert-large", "mixtral-8x7b", "t5-large", "gpt2-xl"}
 local clusters = {"dgx-h100", "dgx-a100", "p5.48xlarge", "gb200-nvl72", "dgx-b200", "p4d.24xlarge"}
@@ -12,6 +21,7 @@ local sliders = {
 local steps_of_a_drag, pause_ms, step_ms = 20, tonumber(os.getenv("PAUSE_MS") or "2000"), tonumber(os.getenv("STEP_MS") or "100")
 
 local users, turn, bad = {}, 0, 0
+local asked_at, first, last, took = {}, 1, 0, 0 -- when the open questions were asked, and a running mean of answers
 
 function setup(thread)
   thread:set("id", tostring(thread))
@@ -43,15 +53,23 @@ end
 
 function request()
   turn = turn % #users + 1
+  last = last + 1
+  asked_at[last] = now_ms()
   return wrk.format("POST", "/api/predict", {["Content-Type"] = "application/json", ["Host"] = "127.0.0.1"}, next_question(users[turn]))
 end
 
 function delay()
   local user = users[turn > 0 and turn or 1]
-  return user.left == 0 and pause_ms or step_ms
+  if user.left == 0 then return pause_ms end
+  return math.floor(math.max(step_ms, took > 60 and math.min(1500, 3 * took) or 0))
 end
 
 function response(status, headers, body)
+  if first <= last then
+    took = 0.9 * took + 0.1 * (now_ms() - asked_at[first])
+    asked_at[first] = nil
+    first = first + 1
+  end
   if status ~= 200 then
     bad = bad + 1
     if bad <= 3 then print("status " .. status .. ": " .. string.sub(body, 1, 300)) end

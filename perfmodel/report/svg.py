@@ -57,13 +57,13 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers that cover a span.
 
     >>> nice_ticks(0, 97)
-    [0, 20.0, 40.0, 60.0, 80.0]
+    [0.0, 20.0, 40.0, 60.0, 80.0]
     """
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return [low]
     raw = span / most
-    power = 10 ** math.floor(math.log10(raw))
+    power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
     first = math.ceil(low / step - 1e-9)
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
@@ -96,7 +96,7 @@ def _lines(chart: Chart, width: int, height: int) -> str:
     y_low, y_high = (min(ys), max(ys)) if chart.y_log else (min(0.0, *ys), max(ys) * 1.06)
     if chart.floor is not None:
         y_high = max(y_high, chart.floor)
-    factor, unit = text.scale([y_high], chart.y_quantity)
+    factor, unit = text.scale(ys if chart.y_log else [y_high], chart.y_quantity)
     y_label = f"{chart.y_title} [{unit}]" if unit else chart.y_title
     left, top, right, bottom = 54.0, 26.0, width - 14.0, height - 42.0
     frame = _Frame(
@@ -110,11 +110,10 @@ def _lines(chart: Chart, width: int, height: int) -> str:
         if x_log
         else nice_ticks(x_low, x_high, 4 if narrow else 7)
     )
-    y_ticks = log_ticks(y_low, y_high, 7) if chart.y_log else nice_ticks(y_low / factor, y_high / factor, 6)
+    make = log_ticks if chart.y_log else nice_ticks
+    y_ticks = make(y_low / factor, y_high / factor, 7 if chart.y_log else 6)
     out += [_x_tick(frame, x) for x in x_ticks]
-    out += [
-        _y_tick(frame, y if chart.y_log else y * factor, (y / factor if chart.y_log else y)) for y in y_ticks
-    ]
+    out += [_y_tick(frame, y * factor, y) for y in y_ticks]
     if chart.floor is not None:
         y = frame.y(chart.floor)
         out.append(

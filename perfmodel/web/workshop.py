@@ -69,6 +69,9 @@ class Workers:
     def _start(self) -> Executor:
         if self._processes == 0:
             return ThreadPoolExecutor(min(2, os.cpu_count() or 1), thread_name_prefix="perfmodel")
+        # One process a core is enough: a second pool of threads inside each would only fight for it.
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
         # Spawned, not forked: the event loop's threads and sockets stay out of the workers.
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(

@@ -148,6 +148,27 @@ def limits(result: Mapping[str, Any]) -> list[Table]:
     ]
 
 
+def largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[float | None]]:
+    """The parts that matter at some K, in their order; what is beyond `most` becomes `other`.
+
+    >>> largest({"a": [8, 8], "b": [1, 0], "c": [0, 1], "d": [0, 0]}, 2, most=1)
+    {'a': [8, 8], 'other': [1.0, 1.0]}
+    """
+    found: dict[str, list[float | None]] = {str(name): array(parts, name, n) for name in parts}
+    found = {name: values for name, values in found.items() if any(values)}
+    if len(found) <= most + 1:
+        return found
+    totals = [sum(values[i] or 0.0 for values in found.values()) or 1.0 for i in range(n)]
+
+    def reach(name: str) -> float:
+        return max((value or 0.0) / total for value, total in zip(found[name], totals, strict=True))
+
+    kept = sorted(found, key=reach, reverse=True)[:most]
+    rest = [values for name, values in found.items() if name not in kept]
+    shown = {name: values for name, values in found.items() if name in kept}
+    return shown | {"other": [sum(values[i] or 0.0 for values in rest) for i in range(n)]}
+
+
 def boundaries(result: Mapping[str, Any]) -> list[Mark]:
     """Where a node, a leaf or a rack is full."""
     marks = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import explanation
+from perfmodel.report.kinds import common, explanation
 from perfmodel.report.model import Envelope, result_of
 from perfmodel.report.plots import data, style
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_PARTS = 8
+SMALL = 0.002  # share of the whole below which a loss has no bar of its own
 
 
 def parts(envelope: Envelope) -> Figure:
@@ -35,8 +36,13 @@ def ledger(envelope: Envelope, k: float | None = None) -> Figure:
     index = curve.k.index(chosen) if chosen in curve.k else len(curve.k) - 1
     n = len(curve.k)
     losses = [(str(name), data.numbers(book, name, n)[index] or 0.0) for name in book]
-    losses = sorted(((name, loss) for name, loss in losses if loss), key=lambda pair: -pair[1])
     total = (curve.time[index] or 0.0) * curve.k[index]
+    small = sum(loss for _, loss in losses if abs(loss) < SMALL * total)
+    losses = sorted(
+        ((name, loss) for name, loss in losses if abs(loss) >= SMALL * total), key=lambda pair: -pair[1]
+    )
+    if abs(small) > 1e-9 * total:
+        losses.append(("everything else", small))
     ideal = total - sum(loss for _, loss in losses)
     labels = ["ideal", *(name.replace("_", " ") for name, _ in losses), "predicted"]
     figure, axes = style.new(
@@ -80,7 +86,7 @@ def terms(envelope: Envelope) -> Figure:
     figure, axes = style.new(
         explanation.title(envelope), "", "", size=(9.0, max(3.0, 1.5 + 0.45 * len(rows)))
     )
-    factor = style.unit_axis(axes, "x", [row["time_s"] for row in rows], "s", "time")
+    factor = style.unit_axis(axes, "x", [max((row["time_s"] for row in rows), default=1.0)], "s", "time")
     for i, row in enumerate(rows):
         axes.barh(i, row["time_s"] / factor, color=style.BLUE, height=0.62)
         share = row.get("share")
@@ -98,7 +104,10 @@ def terms(envelope: Envelope) -> Figure:
 def _stack(envelope: Envelope, *, shares: bool) -> Figure:
     curve = data.scaling(envelope)
     shown = [i for i, t in enumerate(curve.time) if t]
-    layers = _merge({name: [v[i] or 0.0 for i in shown] for name, v in curve.parts.items()})
+    found = common.largest(
+        {name: [v[i] for i in shown] for name, v in curve.parts.items()}, len(shown), MOST_PARTS - 1
+    )
+    layers = {name: [v or 0.0 for v in values] for name, values in found.items()}
     totals = [sum(values[j] for values in layers.values()) for j in range(len(shown))]
     title = "Step time by part" + (", as shares" if shares else "")
     subject = f", {curve.subject}" if curve.subject else ""
@@ -133,18 +142,6 @@ def _stack(envelope: Envelope, *, shares: bool) -> Figure:
         axes.set_ylim(0, 100)
     style.legend_below(figure, axes)
     return figure
-
-
-def _merge(layers: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Layers that matter, in the given order; the small ones beyond the limit become `other`."""
-    known = {name: values for name, values in layers.items() if any(values)}
-    if len(known) <= MOST_PARTS:
-        return known
-    kept = sorted(known, key=lambda name: -max(known[name]))[: MOST_PARTS - 1]
-    merged = {name: known[name] for name in known if name in kept}
-    rest = [values for name, values in known.items() if name not in kept]
-    merged["other"] = [sum(column) for column in zip(*rest, strict=True)]
-    return merged
 
 
 def _ledger_k(result: dict[str, Any], curve: data.Scaling) -> float:

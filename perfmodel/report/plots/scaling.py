@@ -54,7 +54,11 @@ def efficiency(envelope: Envelope) -> Figure:
     above = [(k, v) for k, v in zip(x, y, strict=True) if v >= curve.threshold]
     if above:
         k, value = above[-1]
-        _point(axes, k, value * 100, f"K = {text.number(k)}: last at or above", (-12, 26))
+        # Beside the last point there is no room on the right.
+        right = k < x[-1] or len(x) == 1
+        _point(
+            axes, k, value * 100, f"K = {text.number(k)}: last at or above", ((8, 26) if right else (-8, -40))
+        )
     style.k_axis(axes, curve.k)
     _boundaries(axes, envelope)
     return figure
@@ -200,8 +204,8 @@ def _point(axes: Axes, x: float, y: float, label: str, offset: tuple[int, int]) 
         [x], [y], "o", color=style.RED, markersize=11, markerfacecolor="none", markeredgewidth=2.2, zorder=6
     )
     axes.annotate(
-        style.plain(label), (x, y), xytext=offset, textcoords="offset points", ha="left", fontsize=11,
-        arrowprops={"arrowstyle": "-", "color": style.GREY},
+        style.plain(label), (x, y), xytext=offset, textcoords="offset points", ha="left" if offset[0] > 0 else "right",
+        fontsize=11, arrowprops={"arrowstyle": "-", "color": style.GREY},
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ async function post(path, body) {
   throw Object.assign(new Error(problem.message), { problems: problem.problems ?? [] });
 }
 
-/** One question at a time; while it is out, only the latest wish is kept. */
+/** One question at a time; while it is out, only the latest wish is kept. A busy server is asked less often. */
 async function refresh() {
   remember();
   if (busy) { again = true; return; }
@@ -31,8 +31,8 @@ async function refresh() {
   do {
     again = false;
     const asked = { ...state };
+    const started = performance.now();
     try {
-      const started = performance.now();
       const answer = await (await post("/api/predict", toRequest(asked))).json();
       now = answer;
       shown = asked;
@@ -44,6 +44,8 @@ async function refresh() {
     } catch (error) {
       fail(error);
     }
+    const took = performance.now() - started;
+    if (again && took > 60) await new Promise((go) => setTimeout(go, Math.min(1500, 3 * took)));
   } while (again);
   busy = false;
 }
