@@ -210,9 +210,9 @@ def fit(
             trusts[index] = trust
             conditionals.append((found, variance, row_noise))
         if learn_priors:
-            covariance = np.linalg.inv(normal)
-            step = covariance @ right
-            deviations = np.asarray(np.sqrt(np.diag(covariance)), dtype=np.float64)
+            covariance: Array = np.linalg.inv(normal)
+            step: Array = covariance @ right
+            deviations = np.sqrt(np.diag(covariance)).astype(np.float64)
         else:
             step = np.linalg.solve(normal, right)
         change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
