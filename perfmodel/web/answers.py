@@ -109,17 +109,15 @@ class Library:
         return envelope
 
     def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
-        """Both predictions in one envelope."""
-        left, right = self.predict(a), self.predict(b)
-        names = [f"{side.workload} on {side.cluster}" for side in (a, b)]
-        if names[0] == names[1]:
-            names = ["A", "B"]
-        return {
-            **left,
-            "schema": "perfmodel/comparison/1",
-            "inputs": {"a": left["inputs"], "b": right["inputs"]},
-            "result": {"names": names, "a": left["result"], "b": right["result"]},
-        }
+        """Both predictions, and the changed inputs that explain the difference."""
+        from perfmodel.decide.comparison import compare
+
+        if a.timings or b.timings:
+            message = "a comparison takes no timings: each side would be calibrated apart"
+            raise SpecError(Problem("--timings", code="R012", message=message))
+        names = (f"{a.workload} on {a.cluster}", f"{b.workload} on {b.cluster}")
+        shown = None if names[0] == names[1] else names
+        return compare(self._job(a), self._job(b), self._beliefs, names=shown, seed=a.seed).envelope()
 
     def scale_out(self, request: WhatIf) -> str | None:
         """The catalogue's name of the link between the cluster's nodes."""

@@ -257,6 +257,9 @@ def test_baseline_can_be_set_and_swapped(ready):
     ready.run(choose)
     row = "return [...document.querySelectorAll('#compare tbody tr:nth-child(2) td')].slice(0, 2).map((c) => c.textContent).join()"
     ready.until(f"return (() => {{ {row} }})() === 'dgx-a100,dgx-h100'")
+    ready.click("#why")
+    ready.until("return !document.getElementById('why-text').hidden")
+    assert "accelerator" in ready.text("#why-text")
     ready.click("#swap")
     ready.until(f"return (() => {{ {row} }})() === 'dgx-h100,dgx-a100'")
     ready.click("#pin")

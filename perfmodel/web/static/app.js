@@ -97,6 +97,7 @@ function render() {
   charts();
   comparison();
   curveTable();
+  $("why-text").hidden = true; // it spoke of an earlier difference
   $("notes").replaceChildren(...(now.summary?.notes ?? []).map((text) => {
     const item = document.createElement("li");
     item.textContent = text;
@@ -343,6 +344,7 @@ function listen() {
   $("timings-clear").addEventListener("click", () => { state.timings = null; $("timings").value = ""; refresh(); });
   $("pin").addEventListener("click", () => { [baseline, before] = [{ ...shown }, now]; remember(); render(); });
   $("swap").addEventListener("click", () => { [state, baseline, before] = [{ ...baseline }, { ...shown }, now]; controls(); refresh(); });
+  $("why").addEventListener("click", why);
   $("share").addEventListener("click", () => { remember(); tell("Link to this page as it is", location.href); });
   $("copy-yaml").addEventListener("click", () => asText("yaml", "The set-up as a job file"));
   $("copy-command").addEventListener("click", () => asText("command", "The same question from the shell"));
@@ -351,6 +353,17 @@ function listen() {
   $("dialog-copy").addEventListener("click", copy);
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   addEventListener("resize", () => { if (now) charts(); });
+}
+
+/** Ask which changed input explains the difference to the baseline. */
+async function why() {
+  const [a, b] = [toRequest({ ...baseline, timings: null }), toRequest({ ...state, timings: null })];
+  try {
+    const found = (await (await post("/api/compare", { a, b })).json()).result;
+    $("why-text").textContent = found.answer ?? "";
+    $("why-text").hidden = false;
+    fail(null);
+  } catch (error) { fail(error); }
 }
 
 async function upload() {
