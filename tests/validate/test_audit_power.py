@@ -1,0 +1,90 @@
+"""The audit on measured families: few false alarms, and tricks that are seen from a stated size on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.claims import Claim
+from perfmodel.validate.audit_power import (
+    Alarm,
+    Power,
+    alarms,
+    applicable,
+    by_code,
+    codes_of,
+    held_out,
+    honest_claims,
+    power,
+    rate,
+)
+from perfmodel.validate.claims import TRICKS
+from perfmodel.validate.corpus import Corpus, read_corpus
+from perfmodel.validate.runner import shipped_corpus
+
+CATALOG = Catalog.default()
+PAGE = Path(__file__).parents[2] / "docs" / "audit-power.md"
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return read_corpus(shipped_corpus())
+
+
+@pytest.fixture(scope="module")
+def claims(corpus: Corpus) -> dict[str, Claim]:
+    return honest_claims(corpus, CATALOG)
+
+
+def test_nearly_every_family_can_be_told_as_a_claim(corpus: Corpus, claims: dict[str, Claim]) -> None:
+    assert len(claims) > 0.95 * len(corpus.families)
+    relative = [claim for claim in claims.values() if claim.baseline is not None]
+    assert relative
+    assert all(
+        point.speedup is not None and point.time_s is None for claim in relative for point in claim.points
+    )
+
+
+def test_the_published_rate_keeps_its_limit() -> None:
+    found = re.search(r"([\d.]+)% of (\d+) honest families raise an alarm", PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    assert float(found[1]) <= 5.0
+    assert int(found[2]) > 1000
+
+
+def test_false_alarms_on_a_sample_are_few(corpus: Corpus, claims: dict[str, Claim]) -> None:
+    sample = list(claims.items())[7::90]
+    found = alarms(sample, corpus, CATALOG, held_out())
+    # 5 % of 15 is 0.8; three or more have a chance below 5 % even at the limit.
+    assert len(found) >= 15
+    assert sum(1 for alarm in found if alarm.codes) <= 2, by_code(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("superlinear", 2.0), ("batch", 2.0), ("baseline", 3.0), ("peak", 100.0)]
+)
+def test_a_large_trick_is_caught_and_an_honest_claim_is_not(
+    corpus: Corpus, claims: dict[str, Claim], name: str, size: float
+) -> None:
+    find = held_out()
+    trick = TRICKS[name]
+    family = [family for family, claim in claims.items() if applicable(name, claim)][3]
+    beliefs = find(corpus.families[family])
+    assert trick.code not in codes_of(claims[family], beliefs, CATALOG), family
+    assert trick.code in codes_of(trick.apply(claims[family], size), beliefs, CATALOG), family
+    found = power(name, trick, [(claims[family], beliefs)], CATALOG)
+    assert found.sizes[0] is not None
+    assert found.sizes[0] <= size
+
+
+def test_counting() -> None:
+    found = [Alarm("a", "s", "weak", "convnet", ("x", "y")), Alarm("b", "s", "weak", "convnet", ())]
+    assert rate(found) == 0.5
+    assert rate([]) == 0.0
+    assert by_code(found) == {"x": 1, "y": 1}
+    assert Power("a", "b", "", (1.1, 1.2, 1.3, None)).quantile(0.5) == 1.2
+    assert Power("a", "b", "", (1.1, 1.2, 1.3, None)).quantile(0.9) is None
+    assert Power("a", "b", "", ()).quantile(0.5) is None
