@@ -210,11 +210,11 @@ def fit(
             trusts[index] = trust
             conditionals.append((found, variance, row_noise))
         if learn_priors:
-            covariance: Array = np.linalg.inv(normal)
-            step: Array = covariance @ right
+            covariance = np.asarray(np.linalg.inv(normal), dtype=np.float64)
+            step = covariance @ right
             deviations = np.sqrt(np.diag(covariance)).astype(np.float64)
         else:
-            step = np.linalg.solve(normal, right)
+            step = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
         change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         values = values + change
         moved = np.zeros((n_c, len(families)))
