@@ -52,6 +52,8 @@ class Observations:
     @cached_property
     def rows(self) -> tuple[Index, ...]:
         """Rows of each family."""
+        if not self.names:
+            return ()
         order = np.argsort(self.family, kind="stable")
         counts = np.bincount(self.family, minlength=len(self.names))
         return tuple(np.split(order, np.cumsum(counts)[:-1]))

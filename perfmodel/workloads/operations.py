@@ -128,7 +128,7 @@ _SLOT_FIELDS = tuple(f.name for f in fields(Operations) if f.name.startswith("sl
 
 def stack(items: Sequence[Operations]) -> Operations:
     """Many workloads along a trailing axis; missing slots are empty (count 0, shape 1)."""
-    n_slots = max(item.slot_count.shape[0] for item in items)
+    n_slots = max((item.slot_count.shape[0] for item in items), default=0)
     columns: dict[str, Array] = {}
     for field in fields(Operations):
         if field.name in _SLOT_FIELDS:

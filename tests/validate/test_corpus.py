@@ -1,0 +1,132 @@
+"""Reading measured runs: every mistake with its file and line, nothing dropped in silence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import SpecError
+from perfmodel.specs.catalog import Catalog
+from perfmodel.validate.corpus import read_corpus, resolve
+from perfmodel.validate.runner import shipped_corpus, validate
+
+FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
+one,g,s,resnet50,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,
+"""
+POINTS = """family,k,nodes,dp,tp,pp,cp,ep,vpp,micro_batch,accumulation,global_batch,seq_len,recompute,variant,step_s,spread_s,repeats,timing,grade,note
+one,1,1,1,1,1,1,,,128,1,128,,none,,0.055,,,steady,A,
+one,8,1,8,1,1,1,,,128,1,1024,,none,,0.060,,,steady,A,
+one,16,2,16,1,1,1,,,128,1,2048,,none,,0.062,,,steady,A,
+one,32,4,32,1,1,1,,,128,1,4096,,none,,0.064,,,steady,A,
+"""
+WORKLOADS = (
+    "workload,kind,sample,params,flop_per_sample_forward\nresnet50,convnet,image,25557032,8178368512\n"
+)
+
+
+def write(folder: Path, families: str = FAMILIES, points: str = POINTS, workloads: str = WORKLOADS) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "families.csv").write_text(families)
+    (folder / "points.csv").write_text(points)
+    (folder / "workloads.csv").write_text(workloads)
+    return folder
+
+
+def test_a_small_folder_is_scored_in_every_mode(tmp_path: Path) -> None:
+    result = validate(write(tmp_path / "d")).envelope()["result"]
+    assert result["modes"]["datasheet"]["points"] == 4
+    assert result["modes"]["one_node"]["points"] == 2
+    assert result["modes"]["two_point"]["points"] == 2
+    for mode in ("one_node", "two_point"):
+        assert set(result["modes"][mode]["baselines"]) == {
+            "ideal",
+            "constant_efficiency",
+            "amdahl",
+            "usl",
+            "ring_law",
+            "log_law",
+        }
+    points = next(row for row in result["families"] if row["mode"] == "two_point")["points"]
+    assert [p["k"] for p in points] == [16, 32]
+    assert all(p["low_s"] < p["predicted_s"] < p["high_s"] for p in points)
+    # Four nearly flat points: whoever extrapolates them should stay within a tenth.
+    assert result["modes"]["two_point"]["mean_ape"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("points", "0.055", "fast"), "points.csv:2"),
+        (("points", "0.060", "-1"), "points.csv:3"),
+        (("points", "one,16", "two,16"), 'family "two" is not in families.csv'),
+        (("points", ",none,,0.062", ",some,,0.062"), 'recompute is "some"'),
+        (("families", "fp16", "fp17"), 'precision "fp17" is not known'),
+        (("families", "ddp", "dpd"), 'sharding "dpd" is not known'),
+        (("families", "family,group", "familie,group"), "missing column family"),
+        (("workloads", "25557032", "many"), "params"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(
+    tmp_path: Path, change: tuple[str, str, str], words: str
+) -> None:
+    name, old, new = change
+    texts = {"families": FAMILIES, "points": POINTS, "workloads": WORKLOADS}
+    assert old in texts[name]
+    texts[name] = texts[name].replace(old, new, 1)
+    with pytest.raises(SpecError) as caught:
+        read_corpus(write(tmp_path / "d", **texts))
+    assert words in str(caught.value)
+
+
+def test_all_mistakes_at_once(tmp_path: Path) -> None:
+    points = POINTS.replace("0.055", "x").replace("0.064", "nan")
+    with pytest.raises(SpecError) as caught:
+        read_corpus(write(tmp_path / "d", points=points))
+    assert len(caught.value.problems) == 2
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d")
+    (folder / "points.csv").unlink()
+    with pytest.raises(SpecError, match=r"points\.csv"):
+        read_corpus(folder)
+
+
+def test_unknown_hardware_is_listed_not_dropped(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", families=FAMILIES.replace("a100-sxm4-80gb", "a100-sxm9"))
+    found = resolve(read_corpus(folder), Catalog.default())
+    assert found.unresolved == (("one", 'accelerator "a100-sxm9" is not in the catalogue'),)
+    result = validate(folder).envelope()["result"]
+    assert result["unresolved"][0]["family"] == "one"
+    assert result["modes"]["datasheet"]["families"] == 0
+
+
+def test_points_without_a_batch_are_scored_as_ratios(tmp_path: Path) -> None:
+    points = POINTS
+    for batch in ("128,1,128,", "128,1,1024,", "128,1,2048,", "128,1,4096,"):
+        points = points.replace(batch, ",,,")
+    scaled = (
+        points.replace("0.055", "0.55")
+        .replace("0.060", "0.60")
+        .replace("0.062", "0.62")
+        .replace("0.064", "0.64")
+    )
+    errors = []
+    for name, text in (("a", points), ("b", scaled)):
+        result = validate(write(tmp_path / name, points=text)).envelope()["result"]
+        assert result["modes"]["datasheet"]["points"] == 0
+        errors.append(result["modes"]["two_point"]["mean_ape"])
+    # Ten times slower throughout: the ratios over K are the same, and so nearly is the error.
+    assert errors[1] == pytest.approx(errors[0], abs=0.02)
+
+
+def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
+    found = resolve(read_corpus(shipped_corpus()), Catalog.default())
+    data = found.observations
+    assert len(data.names) > 1300
+    assert len(found.unresolved) <= 5
+    assert np.isfinite(data.target).all()
+    shutil.rmtree(tmp_path)

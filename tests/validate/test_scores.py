@@ -1,0 +1,65 @@
+"""Figures of merit, laws, folds and the joining of laws with the step model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.predict.extrapolation import band_spread, join, laws_at, line
+from perfmodel.validate import baselines
+from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
+from perfmodel.validate.scores import conformal_factor, errors, summary, weighted_quantile
+
+
+def test_every_family_weighs_the_same() -> None:
+    family = np.array([0] * 9 + [1])
+    log_error = np.log(np.array([1.0] * 9 + [1.5]))
+    assert errors(log_error, family)["mean_ape"] == pytest.approx(0.25)
+
+
+def test_conformal_factor_covers_what_it_says() -> None:
+    rng = np.random.default_rng(0)
+    error, family = rng.standard_t(3, 2000), np.arange(2000)
+    factor = conformal_factor(error, np.ones(2000), family)
+    assert summary(error * 0.01, np.full(2000, 0.01) * factor, family)["coverage_90"] == pytest.approx(
+        0.9, abs=0.002
+    )
+
+
+def test_weighted_quantile_takes_the_weight_into_account() -> None:
+    assert weighted_quantile(np.array([1.0, 2.0]), np.array([1.0, 3.0]), 0.5) == 2.0
+
+
+@pytest.mark.parametrize("name", ["amdahl", "ring_law", "log_law"])
+def test_a_law_recovers_itself(name: str) -> None:
+    k, at = np.array([1.0, 2.0, 8.0]), np.array([16.0, 64.0])
+    truth = {
+        "amdahl": lambda x: 1 + 0.01 * (x - 1),
+        "ring_law": lambda x: 1 + 0.2 * (x - 1) / x,
+        "log_law": lambda x: 1 + 0.05 * np.log2(x),
+    }[name]
+    assert baselines.predict(name, k, truth(k), at) == pytest.approx(truth(at), rel=1e-9)
+
+
+def test_laws_never_fall_below_half_of_the_best_measured() -> None:
+    assert line(np.array([0.0, 1.0]), np.array([1.0, 0.1]), np.array([5.0]), rising=False)[
+        0
+    ] == pytest.approx(0.05)
+
+
+def test_the_wider_the_model_the_more_the_law_pulls() -> None:
+    laws = laws_at(np.array([1.0, 8.0]), np.array([1.0, 1.1]), 8.0, np.array([64.0, 64.0]))
+    model, law = np.array([0.0, 0.0]), np.array([1.0, 1.0])
+    found = join(model, np.array([0.01, 1.0]), law, laws, np.array([3.0, 3.0]))
+    assert found.value[0] < 0.05 < 0.9 < found.value[1]
+    assert band_spread(found.signs, (0.0, 1.0, 0.0, 0.0, 0.0))[0] < 0.02
+
+
+def test_folds_keep_a_key_on_one_side_and_are_all_shipped() -> None:
+    keys = ["a", "b", "c", "a", "d"]
+    found = assign(keys, 2)
+    assert found[0] == found[3]
+    shipped = shipped_folds()
+    for scheme, count in SCHEMES.items():
+        assert shipped.values[scheme].shape[0] == count
+        assert set(shipped.keys[scheme].values()) == set(range(count))
