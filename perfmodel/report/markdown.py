@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfmodel.report import text
-from perfmodel.report.kinds import module_of
+from perfmodel.report import spark, text
+from perfmodel.report.kinds import charts_of, module_of
 from perfmodel.report.model import Envelope, Table
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import tables
@@ -16,6 +16,7 @@ def render(envelope: Envelope) -> str:
     answer = kind.answer(envelope)
     if answer:
         lines += [escape(answer), ""]
+    lines += _spark(envelope)
     folded: list[Table] = []
     for item in tables(envelope):
         if item.role in ("decision", "curve"):
@@ -33,6 +34,17 @@ def render(envelope: Envelope) -> str:
         lines += ["</details>", ""]
     lines.append(f"<sub>{escape(stamp(envelope).line)}</sub>")
     return "\n".join(lines) + "\n"
+
+
+def _spark(envelope: Envelope) -> list[str]:
+    """The speedup as one line of characters, where there is one."""
+    for chart in charts_of(envelope):
+        if chart.y_title == "speedup" and chart.series and len(chart.series[0].x) > 1:
+            main = chart.series[0]
+            drawn = spark.sparkline(main.y)
+            span = f"K = {text.number(main.x[0])} to {text.number(main.x[-1])}"
+            return [f"Speedup, {span}: `{drawn}`", ""] if drawn else []
+    return []
 
 
 def table(item: Table) -> list[str]:

@@ -66,7 +66,7 @@ class Series:
     y: Sequence[float | None]
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    style: Literal["line", "dashed", "dots", "ghost", "hatched"] = "line"
+    style: Literal["line", "dashed", "dots", "ghost"] = "line"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Chart:
     y_title: str
     series: Sequence[Series]
     alt: str
-    kind: Literal["lines", "stack", "bars"] = "lines"
+    kind: Literal["lines", "stack"] = "lines"
     x_log: bool = True
     y_log: bool = False
     y_quantity: str = ""

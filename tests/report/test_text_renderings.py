@@ -117,6 +117,16 @@ def test_markdown_tables_have_as_many_cells_as_heads(kind, make):
             block = []
 
 
+def test_markdown_draws_the_speedup_in_one_line(make):
+    line = next(
+        line
+        for line in markdown.render(make["prediction"]()).splitlines()
+        if line.startswith("Speedup, K = 1 to 1,024")
+    )
+    assert {"▁", "█"} <= set(line)
+    assert not any(line.startswith("Speedup,") for line in markdown.render(make["check"]()).splitlines())
+
+
 def test_markdown_keeps_hostile_names_as_text(make):
     envelope = make["prediction"](name="x")
     envelope["inputs"]["workload"]["name"] = "<img src=x onerror=alert(1)>|[a](javascript:b)\n# head"
