@@ -115,7 +115,9 @@ def _quantile(family: str, spread: float) -> Quantile:
         )
     shape = weibull_shape(spread)
     scale = 1.0 / float(special.gamma(1.0 + 1.0 / shape))
-    return lambda cdf, sf: scale * np.where(cdf < 0.5, -np.log1p(-cdf), -np.log(sf)) ** (1.0 / shape)
+    return lambda cdf, sf: (
+        scale * np.where(cdf < 0.5, -np.log1p(-np.minimum(cdf, 0.5)), -np.log(sf)) ** (1.0 / shape)
+    )
 
 
 def weibull_shape(spread: float) -> float:

@@ -1,0 +1,182 @@
+"""The step model against closed forms and common sense; the laws are in tests/properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel.models.roofline import product_time
+from perfmodel.predict.coefficients import NAMES, from_logs, quiet, textbook
+from perfmodel.predict.compute import micro_batch
+from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
+from perfmodel.predict.machine import machine
+from perfmodel.predict.step import PARTS, step
+from perfmodel.specs.catalog import Catalog
+from perfmodel.workloads.operations import operations
+
+CATALOG = Catalog.default()
+
+
+def ops_of(name, seq_len=None):
+    return operations(CATALOG.get("workloads", name), seq_len)
+
+
+def machine_of(name, precision="bf16"):
+    return machine(CATALOG.cluster(name), precision)
+
+
+LLAMA, RESNET, MIXTRAL = ops_of("llama3-8b"), ops_of("resnet50"), ops_of("mixtral-8x7b")
+H100, A100 = machine_of("dgx-h100"), machine_of("dgx-a100")
+
+
+def at(k, batch=512.0, **degrees) -> Layouts:
+    return layouts(k, global_batch=batch, accelerators_per_node=8.0, **degrees)
+
+
+def parts(ops, mach, layout, c=None):
+    found = step(ops, mach, layout, c or textbook())
+    shape = np.broadcast(found.time_s).shape
+    return {name: np.broadcast_to(value, shape) for name, value in found.parts.items()}
+
+
+def test_one_accelerator_talks_to_nobody():
+    found = parts(LLAMA, H100, at(1.0, micro_batch=1))
+    for name in ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_messages", "bubble",
+                 "sharded_weights", "data_parallel", "straggler", "synchronisation"):  # fmt: skip
+        assert found[name] == 0.0, name
+
+
+def test_compute_is_flop_over_rate_on_an_ideal_machine():
+    endless = replace(H100, memory_bytes_per_s=np.asarray(1e40))
+    found = step(LLAMA, endless, at(1.0, batch=1.0), quiet())
+    # Fused attention is charged three forward passes for its backward one, which computes 2.5.
+    slots = float(LLAMA.training_flop() - 3.5 * LLAMA.attention_flop)
+    ideal = (slots + 4.0 * float(LLAMA.attention_flop)) / float(H100.peak_flop_per_s)
+    assert float(found.time_s) == pytest.approx(ideal, rel=1e-9)
+
+
+def test_parts_switch_on_with_their_parallelism():
+    for degrees, name in (
+        ({"tp": 8}, "tensor_parallel"),
+        ({"pp": 4}, "bubble"),
+        ({"pp": 4}, "pipeline_messages"),
+        ({"cp": 2}, "context_parallel"),
+        ({"sharding": float(Sharding.FSDP)}, "sharded_weights"),
+        ({}, "data_parallel"),
+    ):
+        found = parts(LLAMA, H100, at(64.0, micro_batch=1, **degrees))
+        without = (
+            parts(LLAMA, H100, at(64.0, micro_batch=1))
+            if degrees
+            else parts(LLAMA, H100, at(1.0, micro_batch=1))
+        )
+        assert found[name] > 0.0 == without[name], name
+    routed = parts(MIXTRAL, H100, at(64.0, micro_batch=1, ep=8))
+    assert routed["expert_parallel"] > 0.0
+
+
+def test_recomputation_costs_a_third_more_at_most():
+    none = parts(LLAMA, H100, at(8.0, micro_batch=1))["compute"]
+    full = parts(LLAMA, H100, at(8.0, micro_batch=1, recompute=1.0))["compute"]
+    assert 1.2 < full / none < 1.36
+
+
+def test_a_longer_sequence_costs_more_than_in_proportion():
+    one, two = (parts(ops_of("llama3-8b", n), H100, at(8.0, micro_batch=1))["compute"] for n in (8192, 16384))
+    assert 2.0 < two / one < 4.0
+
+
+def test_small_work_is_bound_by_the_host():
+    c = textbook()
+    small = parts(RESNET, A100, at(256.0, batch=256.0), c)
+    large = parts(RESNET, A100, at(1.0, batch=256.0), c)
+    assert small["host"] > 0.3 * small["compute"]
+    assert large["host"] < 0.3 * large["compute"]
+
+
+def test_crossing_the_node_costs_the_network():
+    inside, across = (
+        parts(LLAMA, A100, at(k, micro_batch=1), textbook())["data_parallel"] for k in (8.0, 16.0)
+    )
+    assert across > inside
+
+
+def test_tensor_parallelism_across_nodes_is_dear():
+    inside = parts(LLAMA, A100, at(16.0, micro_batch=1, tp=8))["tensor_parallel"]
+    across = parts(LLAMA, A100, at(16.0, micro_batch=1, tp=16))["tensor_parallel"]
+    assert across > 2.0 * inside
+
+
+def test_interleaving_divides_the_bubble():
+    plain, woven = (parts(LLAMA, H100, at(32.0, pp=4, vpp=v, micro_batch=1))["bubble"] for v in (1, 4))
+    assert woven < 0.35 * plain
+
+
+def test_jitter_waits_for_the_slowest():
+    c = replace(textbook(), jitter=np.asarray(0.05))
+    wait = parts(RESNET, A100, at(np.array([1.0, 8.0, 64.0, 512.0]), batch=4096.0), c)["straggler"]
+    total = step(RESNET, A100, at(np.array([1.0, 8.0, 64.0, 512.0]), batch=4096.0), c).time_s
+    share = wait / total
+    assert share[0] == 0.0
+    assert np.all(np.diff(share) > 0)
+    assert 0.1 < share[-1] < 0.2  # E[max of 512 normals] is 3.0 standard deviations
+
+
+def test_serial_time_is_paid_at_every_k():
+    ops = replace(RESNET, serial_s=np.asarray(0.25))
+    found = parts(ops, A100, at(np.array([1.0, 64.0]), batch=4096.0))
+    assert found["serial"].tolist() == [0.25, 0.25]
+
+
+def test_a_slow_loader_stalls_the_step():
+    fast, slow = (
+        parts(RESNET, A100, at(8.0, batch=4096.0), replace(textbook(), input_s=np.asarray(s)))["input_stall"]
+        for s in (1e-9, 1e-2)
+    )
+    assert fast < 1e-6 < slow
+
+
+def test_a_parameter_server_is_slower_than_a_ring():
+    ring, server = (
+        parts(RESNET, A100, at(64.0, batch=4096.0, sharding=float(kind)))["data_parallel"]
+        for kind in (Sharding.DDP, Sharding.PARAMETER_SERVER)
+    )
+    assert server > ring
+
+
+def test_draws_lead_the_shape():
+    logs = np.log(np.array([float(getattr(textbook(), name)) for name in NAMES]))
+    drawn = from_logs(np.repeat(logs[:, None, None], 7, axis=1))
+    found = step(LLAMA, H100, at(np.array([8.0, 16.0, 32.0]), micro_batch=1), drawn)
+    assert found.time_s.shape == (7, 3)
+    assert np.allclose(found.time_s, found.time_s[0])
+
+
+def test_a_larger_product_never_takes_less():
+    rows = np.logspace(0, 6, 400)
+    time = product_time(rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12, call_s=5e-6)
+    assert np.all(np.diff(time) >= 0)
+    # No steps: doubling the work never more than doubles the time.
+    double = product_time(2 * rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12, call_s=5e-6)
+    assert np.all(double <= 2 * time * (1 + 1e-12))
+
+
+def test_what_nobody_said_of_recomputation_is_a_belief():
+    unsaid = at(8.0, micro_batch=1, recompute=np.nan)
+    c = replace(textbook(), recompute=np.asarray(0.5))
+    assert float(micro_batch(LLAMA, H100, unsaid, c).repeated) == 0.5
+    assert float(micro_batch(LLAMA, H100, at(8.0, micro_batch=1), c).repeated) == 0.0
+
+
+def test_every_part_is_named_once():
+    assert len(set(PARTS)) == len(PARTS)
+    assert tuple(step(LLAMA, H100, at(8.0, micro_batch=1), textbook()).parts) == PARTS
+
+
+def test_pick_takes_columns():
+    many = at(np.array([8.0, 16.0, 32.0]), micro_batch=1, tp=2)
+    one = pick(many, slice(1, 2))
+    assert one.k.tolist() == [16.0]
+    assert float(one.tp) == 2.0
