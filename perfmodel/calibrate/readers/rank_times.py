@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from perfmodel.calibrate.readers.source import (
     warmup_steps,
     without_launcher,
 )
+from perfmodel.errors import Problem, SpecError
+from perfmodel.models.straggler_fit import LEAST_SAMPLES, JitterFit, fit_jitter
 
 _SCALES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TIME_NAME = re.compile(
@@ -54,10 +56,20 @@ class RankTimes(Reading):
         relative = (self.time_s / medians).ravel()
         return relative[np.isfinite(relative)]
 
-    def device_spread(self) -> float:
-        """Standard deviation over mean of the ranks' median times: persistent differences between devices."""
-        medians = np.nanmedian(self.time_s, axis=0)
-        return float(np.std(medians) / np.mean(medians))
+    def fit(self, *, seed: int = 0) -> JitterFit:
+        """The jitter's distribution, with the check of its tail; `slowest_rank` is a rank's own number."""
+        usable = int(np.isfinite(self.time_s).sum())
+        if usable < LEAST_SAMPLES:
+            raise SpecError(
+                Problem(
+                    self.path,
+                    code="R006",
+                    message=f"{usable} step times after warm-up are too few for a distribution",
+                    help=f"log at least {LEAST_SAMPLES}, better some hundred per rank",
+                )
+            )
+        found = fit_jitter(self.time_s.T, seed=seed)
+        return replace(found, slowest_rank=int(self.ranks[found.slowest_rank]))
 
     def slow_ranks(self, factor: float = 1.05) -> tuple[int, ...]:
         """Ranks whose median time exceeds the median rank's by `factor`."""

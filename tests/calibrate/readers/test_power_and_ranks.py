@@ -11,6 +11,7 @@ import pytest
 
 from perfmodel.calibrate.readers.power import read_power
 from perfmodel.calibrate.readers.rank_times import read_rank_times
+from perfmodel.errors import SpecError
 
 START = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -128,6 +129,28 @@ def test_every_form_gives_the_same_table(tmp_path, form):
     assert 0.025 < np.std(log.jitter()) < 0.035
     assert log.rejected_count == 0
     assert adds_up(log)
+
+
+def test_the_jitter_of_a_log_is_fitted_and_its_tail_checked(tmp_path):
+    rng = np.random.default_rng(3)
+    time = 0.4 * np.exp(rng.normal(0.0, 0.04, (300, 4)))
+    time[:, 2] *= 1.3
+    lines = ["rank,step,time_s", *(f"{10 + r},{s},{time[s, r]:.7f}" for s in range(300) for r in range(4))]
+    good = read_rank_times(save(tmp_path, lines)).fit()
+    assert good.slowest_rank == 12
+    assert good.slowest_factor == pytest.approx(1.3, rel=0.02)
+    assert good.best.spread == pytest.approx(0.04, rel=0.1)
+    assert good.tail_is_trusted
+
+    time[rng.random(time.shape) < 0.01] *= 3.0  # one step in a hundred stalls: no smooth family has that tail
+    lines = ["rank,step,time_s", *(f"{r},{s},{time[s, r]:.7f}" for s in range(300) for r in range(4))]
+    assert not read_rank_times(save(tmp_path, lines)).fit().tail_is_trusted
+
+
+def test_too_few_times_for_a_distribution(tmp_path):
+    log = read_rank_times(save(tmp_path, ["rank,step,time_s", "0,1,0.5", "1,1,0.6"]))
+    with pytest.raises(SpecError, match="2 step times after warm-up are too few"):
+        log.fit()
 
 
 def test_missing_ranks_stay_missing(tmp_path):
