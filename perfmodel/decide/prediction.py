@@ -18,7 +18,7 @@ from perfmodel.decide.ratio import efficiency_band
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import Curve, Setup, curve, sensitivities
+from perfmodel.predict.curve import Curve, Setup, curve
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
@@ -193,6 +193,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     low_eff[found.feasible] = np.quantile(draws_eff[:, found.feasible], 0.05, axis=0)
     risky = np.flatnonzero(np.where(np.isfinite(low_eff), low_eff, 1.0) < threshold)
     at_risk = int(k[risky[0]]) if risky.size else None
+    mends: dict[str, Array] = {}  # T(K) after a remedy, by cause: the rules often share one
     result: dict[str, Any] = {
         "k": k.astype(int),
         "regime": job.regime,
@@ -225,7 +226,8 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         else np.full(k.shape, np.nan),
         "baseline_k": int(k[base]),
         "knee": {
-            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk}
+            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule, mends)
+            | {"at_risk_from_k": at_risk}
             for rule, (centre, drawn) in knees.items()
         },
         "p_star": _choice(found, cost, decision, "p_star", is_priced),
@@ -306,6 +308,7 @@ def _knee(
     base: int,
     threshold: float,
     rule: str,
+    mends: dict[str, Array],
 ) -> dict[str, Any]:
     """One knee with its interval, cause, remedy and the knee after it."""
     low, high = drawn.interval()
@@ -326,7 +329,9 @@ def _knee(
         entry["cause"] = in_words(found, part, index)
     if part is None:
         return entry | {"remedy": None, "k_after_remedy": None}
-    mended = after_remedy(found, part)
+    if part not in mends:
+        mends[part] = after_remedy(found, part)
+    mended = mends[part]
     eff = efficiency(found.k, mended, regime=job.regime, baseline=base)
     if rule == "threshold":
         after = threshold_knee(found.k, eff, threshold=threshold)
@@ -401,7 +406,7 @@ def rests_on(job: Job, found: Curve) -> dict[str, Any]:
 def sensitivity(found: Curve) -> list[dict[str, Any]]:
     """Change of the step time at the largest feasible K when a belief moves by its own spread, largest first."""
     last = int(np.flatnonzero(found.feasible)[-1])
-    slopes = sensitivities(found.setup, found.at, found.logs)[:, last]
+    slopes = found.jacobian[:, last]
     rows: list[dict[str, Any]] = []
     for index, name in enumerate(NAMES):
         reach = max(float(found.belief.spread[index]), 0.1)

@@ -121,11 +121,15 @@ class Coefficients:
     up_efficiency: Array = _coefficient(
         0.75, 0.25, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM
     )
-    up_step_s: Array = _coefficient(1.2e-6, 0.4, "scale_up", "s", "latency of one scale-up step", _COMM)
+    up_step_s: Array = _coefficient(
+        1.2e-6, 0.4, "scale_up", "s", "software latency of one scale-up step, beside the link's own", _COMM
+    )
     out_efficiency: Array = _coefficient(
         0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM
     )
-    out_step_s: Array = _coefficient(15e-6, 0.7, "scale_out", "s", "latency of one network step", _COMM)
+    out_step_s: Array = _coefficient(
+        15e-6, 0.7, "scale_out", "s", "software latency of one network step, beside the link's own", _COMM
+    )
     bus_bytes_per_s: Array = _coefficient(
         15e9,
         0.8,

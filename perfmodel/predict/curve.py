@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.beliefs import Belief, Beliefs
+from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.extrapolation import band_spread, join, laws_at
 from perfmodel.predict.features import discrepancy, features
@@ -54,12 +55,12 @@ class Setup:
     jitter: float | None = None  # spread of one worker's step, when declared
     jitter_family: str = "lognormal"
 
-    @property
+    @cached_property
     def operations(self) -> Operations:
         """Per-sample operations."""
         return operations(self.workload, self.seq_len)
 
-    @property
+    @cached_property
     def machine(self) -> Machine:
         """Numbers of the cluster."""
         return machine(self.cluster, self.precision)
@@ -118,17 +119,28 @@ class Curve:
     draws_s: Array  # (draws, K), coherent over K
     belief: Belief
     logs: Array  # log coefficients used
+    jacobian: Array  # d ln T / d ln c, (n_coefficients, K)
 
 
 def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     """The belief for this job and the log coefficients at its centre, a calibration included."""
     belief = beliefs.belief(setup.features())
-    logs = belief.median.copy()
+    logs = _population_logs(setup, belief)
     if beliefs.calibration is not None:
-        logs = logs + beliefs.calibration.mean[: len(NAMES)]
-    if setup.jitter is not None:
-        logs[NAMES.index("jitter")] = np.log(max(setup.jitter, 1e-12))
+        moved = logs + beliefs.calibration.mean[: len(NAMES)]
+        logs = np.where(_declared(setup), logs, moved)
     return belief, logs
+
+
+def _population_logs(setup: Setup, belief: Belief) -> Array:
+    """The population's log coefficients, with what the job declares in their place."""
+    jitter = np.log(max(setup.jitter, 1e-12)) if setup.jitter is not None else 0.0
+    return np.where(_declared(setup), jitter, belief.median)
+
+
+def _declared(setup: Setup) -> NDArray[np.bool_]:
+    """Coefficients that the job declares itself: its jitter."""
+    return np.array([name == "jitter" and setup.jitter is not None for name in NAMES])
 
 
 # Zero-bubble schedules split the backward pass and leave a third of the bubble (Qi et al. 2023, arXiv:2401.10241).
@@ -184,9 +196,13 @@ def _evaluate(setup: Setup, logs: Array, space: Space) -> tuple[Candidates, Arra
         sequence_parallel=_sequence_parallel(setup),
         max_accelerators=np.inf if limit is None else float(limit),
     )
+    # Physics only where arithmetic allows the layout: most of the product is refused before.
+    worth = np.flatnonzero(found.refusal == Refusal.NONE)
+    seconds, total = np.full(found.refusal.shape, np.inf), np.zeros(found.refusal.shape)
     with np.errstate(all="ignore"):
-        seconds = step(ops, mach, found.at, coefficients(setup, logs[:, None])).time_s
-        total = memory(ops, mach, found.at, schedule=setup.schedule).total
+        at = pick(found.at, worth)
+        seconds[worth] = step(ops, mach, at, coefficients(setup, logs[:, None])).time_s
+        total[worth] = memory(ops, mach, at, schedule=setup.schedule).total
     full = total > mach.memory_bytes
     refusal = np.where((found.refusal == Refusal.NONE) & full, int(Refusal.MEMORY), found.refusal)
     return found, seconds, total, refusal
@@ -209,10 +225,21 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     gap = np.where(feasible, 1.0, np.nan)
     slopes = discrepancy(ops, at)
     covariance = effect_covariance(beliefs, belief)
-    effects = np.concatenate([sensitivities(setup, at, logs), slopes])
+    # Step times move a job along the slopes at the population's centre (see calibrate/posterior.py).
+    known = beliefs.calibration
+    timed = known is not None and known.k.size > 0
+    base = _population_logs(setup, belief) if timed else logs
+    jacobian = sensitivities(setup, at, base)
+    effects = np.concatenate([jacobian, slopes])
     variance = np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2
     spread = np.sqrt(variance)
-    scale, spread = _calibrated_scale(setup, beliefs, found.time_s, slopes, spread)
+    scale = np.ones_like(setup.k)
+    if known is not None and not timed:
+        scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
+    elif known is not None:
+        centre_s = step(ops, mach, at, coefficients(setup, base[:, None], setup.k)).time_s
+        value, spread = _joined(setup, beliefs, known, np.log(centre_s) + known.mean @ effects, spread)
+        scale = np.exp(value) / found.time_s
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
@@ -243,27 +270,19 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
         draws_s=drawn,
         belief=belief,
         logs=logs,
+        jacobian=jacobian,
     )
 
 
-def _calibrated_scale(
-    setup: Setup, beliefs: Beliefs, seconds: Array, slopes: Array, spread: Array
+def _joined(
+    setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array
 ) -> tuple[Array, Array]:
-    """Factor on the step model's time from a calibration (discrepancy, then the laws), and the spread after it."""
-    known = beliefs.calibration
-    if known is None:
-        return np.ones_like(setup.k), spread
-    scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
-    if not known.k.size:
-        return scale, spread
+    """The calibrated log time with the laws through the measured points joined in, and the spread after it."""
     work = setup.global_batch * float(setup.operations.tokens)
     laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k)
     law = laws.log_tau + np.log(work / setup.k)
-    model = np.log(seconds * scale)
     joined = join(model, spread, law, laws, np.log2(setup.k / known.k.max()))
-    return np.asarray(scale * np.exp(joined.value - model)), band_spread(
-        joined.signs, beliefs.band_weights(known.mode)
-    )
+    return joined.value, band_spread(joined.signs, beliefs.band_weights(known.mode))
 
 
 def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:

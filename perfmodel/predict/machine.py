@@ -34,6 +34,8 @@ ELEMENT_BYTES: dict[str, float] = {
     "int8": 2,
 }
 DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
+DEFAULT_NETWORK_LATENCY_S = 2e-6
+DEFAULT_HOST_LATENCY_S = 2e-6
 HOST_LINK_BYTES_PER_S = 12e9  # PCIe 3 x16 as copied; what a parameter server on the host sees
 
 
@@ -51,6 +53,8 @@ class Machine:
     domain: Array  # accelerators that share scale-up links
     up_bytes_per_s: Array  # per accelerator and direction
     out_bytes_per_s: Array  # per accelerator and direction
+    up_latency_s: Array  # of the wire and the switch, beside what software takes
+    out_latency_s: Array
     in_switch: Array  # 1 where the switch reduces
     shared_bus: Array  # 1 where accelerators reach each other over the host's bus
     host_link_bytes_per_s: Array
@@ -81,6 +85,7 @@ def machine(cluster: Cluster, precision: str) -> Machine:
         domain=float(node.scale_up_domain or per_node),
         scale_up=node.scale_up,
         network_bytes_per_s=network,
+        network_latency_s=out.latency if out is not None else DEFAULT_NETWORK_LATENCY_S,
     )
 
 
@@ -92,6 +97,7 @@ def numbers(
     domain: float,
     scale_up: Link | None,
     network_bytes_per_s: float,
+    network_latency_s: float,
 ) -> Machine:
     """The struct from its pieces; `network_bytes_per_s` is per node and direction."""
     low = precision in ("fp8", "fp4", "int8")
@@ -106,6 +112,8 @@ def numbers(
         "domain": domain,
         "up_bytes_per_s": scale_up.bandwidth if scale_up is not None else HOST_LINK_BYTES_PER_S,
         "out_bytes_per_s": network_bytes_per_s / per_node,
+        "up_latency_s": scale_up.latency if scale_up is not None else DEFAULT_HOST_LATENCY_S,
+        "out_latency_s": network_latency_s,
         "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
         "shared_bus": scale_up is None or scale_up.kind == "pcie",
         "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,

@@ -97,7 +97,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     bubble = (at.pp - 1.0) * (stage + mb.last / at.pp) / at.vpp * c.bubble
 
     # The exchange of gradients hides behind the last backward pass; a part of it never does.
-    window = c.dp_overlap * (mb.device + last) * np.where(at.pp > 1.0, at.vpp, 1.0) * 0.66
+    # The backward pass lasts as long as whatever paces it, the host included: two thirds of the micro-batch.
+    depth = np.where(at.pp > 1.0, np.minimum(at.vpp, m), 1.0)
+    window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * 0.66
     late = exchange.gradients - window
     rounded = 0.5 * (late + np.sqrt(late * late + np.square(0.2 * exchange.gradients)))
     nodes = np.maximum(at.k / at.per_node, 1.0)

@@ -14,7 +14,12 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import Problem, SpecError
 from perfmodel.predict.features import features
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, layouts, pick
-from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, Machine, numbers
+from perfmodel.predict.machine import (
+    DEFAULT_NETWORK_BYTES_PER_S,
+    DEFAULT_NETWORK_LATENCY_S,
+    Machine,
+    numbers,
+)
 from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
@@ -379,6 +384,7 @@ def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str
         domain=max(per_node, NVL72_DOMAIN) if row.text["scale_up"] == "nvl72" else per_node,
         scale_up=link,
         network_bytes_per_s=network,
+        network_latency_s=catalog.get("links", named).latency if named else DEFAULT_NETWORK_LATENCY_S,
     )
 
 

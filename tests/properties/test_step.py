@@ -147,12 +147,20 @@ def test_a_draw_does_not_depend_on_the_others(point: Any, draws: list[Coefficien
         assert np.isclose(row[0], seconds(ops, mach, at, c), rtol=1e-12)
 
 
+@given(points(), coefficients(), st.sampled_from(["up_latency_s", "out_latency_s"]), st.floats(0.0, 1.0))
+def test_less_latency_is_never_slower(point: Any, c: Coefficients, field: str, factor: float) -> None:
+    ops, mach, at = point
+    less = replace(mach, **{field: getattr(mach, field) * factor})
+    assert seconds(ops, less, at, c) <= seconds(ops, mach, at, c) * (1 + 1e-9)
+
+
 def boundless(mach: Machine) -> Machine:
     """Links, memory and host that cost nothing."""
     endless = dict.fromkeys(
         ("memory_bytes_per_s", "up_bytes_per_s", "out_bytes_per_s", "host_link_bytes_per_s"), np.asarray(1e40)
     )
-    return replace(mach, **endless)
+    instant = dict.fromkeys(("up_latency_s", "out_latency_s"), np.zeros(()))
+    return replace(mach, **endless, **instant)
 
 
 @given(st.sampled_from(WORKLOADS), st.sampled_from(CLUSTERS), st.integers(1, 500), st.integers(1, 64))
