@@ -29,7 +29,7 @@ TERMS: dict[str, Term] = {
         ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
         ("matmul", "attention", "score_bytes", "memory", "elementwise", "call_s", "other", "other_traffic",
-         "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace"),
+         "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(
         "m ((busy | host) - busy + micro) + step; host = kernels/p kernel (2.65 + r)",

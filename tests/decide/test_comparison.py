@@ -1,0 +1,159 @@
+"""`compare`: what differs, what each difference did, and that the order does not matter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.decide.comparison import compare
+from perfmodel.decide.differing import changes
+from perfmodel.decide.gate.inputs import dump
+from perfmodel.results import plain
+from perfmodel.specs.jobs import load_job
+
+
+def job(workload="resnet50", cluster="dgx-a100", k="8..64", **more):
+    words = {"workload": workload, "cluster": cluster, "k": k, **more}
+    if words.get("regime") != "weak":
+        words.setdefault("global_batch", 4096)
+    return load_job(None, overrides=words)
+
+
+def told(a, b, **more):
+    return plain(compare(a, b, draws=50, **more).result)
+
+
+def names(a, b):
+    return [change.name for change in changes(dump(a), dump(b))]
+
+
+def test_a_job_against_itself_has_no_causes():
+    result = told(job(), job())
+    assert result["changes"] == []
+    assert "same" in result["answer"]
+    assert result["time_ratio"] == [1.0] * len(result["k"])
+
+
+def test_one_change_explains_everything():
+    a, b = job(), job(global_batch=8192)
+    result = told(a, b)
+    assert [row["input"] for row in result["changes"]] == ["global_batch"]
+    at = result["k"].index(result["at_k"])
+    assert result["changes"][0]["effect"] == pytest.approx(result["time_ratio"][at] - 1.0, rel=1e-9)
+    assert result["attribution"]["interaction"] == pytest.approx([0.0] * len(result["k"]), abs=1e-12)
+
+
+@pytest.mark.parametrize("more", [{"precision": "tf32"}, {"precision": "tf32", "framework": "mxnet"}])
+def test_effects_multiply_to_the_ratio(more):
+    result = told(job(), job(cluster="dgx-h100", **more))
+    logs = [np.log1p(np.array(row["effect"], dtype=float)) for row in result["attribution"]["effects"]]
+    total = np.sum(logs, axis=0) + np.log1p(np.array(result["attribution"]["interaction"], dtype=float))
+    assert np.exp(total) == pytest.approx(np.array(result["time_ratio"], dtype=float), rel=1e-9)
+
+
+def test_two_changes_leave_no_interaction():
+    """The mean of first-in and last-in is the Shapley value of two players: it leaves nothing over."""
+    result = told(job(), job(precision="tf32", framework="mxnet"))
+    assert len(result["attribution"]["effects"]) == 2
+    assert result["attribution"]["interaction"] == pytest.approx([0.0] * len(result["k"]), abs=1e-9)
+
+
+def test_the_way_back_is_the_inverse():
+    a, b = job(), job(cluster="dgx-h100", precision="fp16")
+    there, back = told(a, b), told(b, a)
+    effects = [
+        {
+            row["input"]: np.log1p(np.array(row["effect"], dtype=float))
+            for row in side["attribution"]["effects"]
+        }
+        for side in (there, back)
+    ]
+    assert set(effects[0]) == set(effects[1])
+    for name, values in effects[0].items():
+        assert values == pytest.approx(-effects[1][name], abs=1e-9)
+
+
+def test_another_cluster_differs_in_pieces():
+    found = names(job(), job(cluster="dgx-h100"))
+    assert {"cluster: accelerator", "cluster: scale-up", "cluster: network"} <= set(found)
+    result = told(job(), job(cluster="dgx-h100"))
+    largest = result["changes"][0]
+    assert largest["input"] == "cluster: accelerator"
+    assert largest["after"] == "h100-sxm5-80gb"
+    assert largest["effect"] < 0
+
+
+def test_a_link_of_the_same_cluster_is_one_change():
+    fast = load_job(None, overrides={
+        "workload": "resnet50", "cluster": "dgx-a100", "k": "8..64", "global_batch": 4096,
+        "cluster.scale_out.bandwidth": "1 GB/s"})  # fmt: skip
+    result = told(job(), fast)
+    assert [row["input"] for row in result["changes"]] == ["cluster.scale_out.bandwidth"]
+    assert result["changes"][0]["before"] == "25 GB/s"
+    assert result["changes"][0]["effect"] > 0
+
+
+def test_price_changes_cost_and_not_time():
+    result = told(job(price={"per_accelerator": "2 USD/h"}), job(price={"per_accelerator": "3 USD/h"}))
+    row = result["changes"][0]
+    assert row["input"] == "price"
+    assert row["effect"] == pytest.approx(0.0, abs=1e-12)
+    assert row["cost_effect"] == pytest.approx(0.5)
+    assert "2 USD/h" in row["before"]
+
+
+def test_names_and_ranges_are_no_causes():
+    assert names(job(name="one", k="8"), job(name="two", k="16")) == []
+
+
+def test_both_sides_stand_on_one_ladder():
+    result = told(job(k="8,16"), job(k="16,64"), at=16)
+    assert result["k"] == [8, 16, 64]
+    assert len(result["a"]["time_s"]) == len(result["b"]["time_s"]) == 3
+    assert result["at_k"] == 16
+
+
+def test_regimes_are_compared_by_throughput():
+    result = told(job(k="64", global_batch=64 * 64), job(k="64", regime="weak", batch_per_accelerator=64))
+    assert result["time_ratio"] == pytest.approx([1.0], rel=1e-9)
+    assert names(job(), job(regime="weak", batch_per_accelerator=64)) == ["regime and batch"]
+
+
+def test_equal_speed_is_the_fewest_that_are_as_fast():
+    result = told(job(k="8..64"), job(cluster="dgx-h100", k="2..64"))
+    k, a, b = result["k"], result["a"]["time_s"], result["b"]["time_s"]
+    for row in result["equal_speed"]:
+        i = k.index(row["k_a"])
+        enough = [n for n, t in zip(k, b, strict=True) if t is not None and t <= a[i] * (1 + 1e-9)]
+        assert row["k_b"] == (enough[0] if enough else None)
+    assert any(row["k_b"] is not None and row["k_b"] < row["k_a"] for row in result["equal_speed"])
+
+
+def test_a_change_that_is_impossible_alone_is_part_of_the_interaction():
+    a = job("llama3-8b", "dgx-h100", k="96", global_batch=512, layout={"tp": 2})
+    b = job("bert-large", "dgx-h100", k="96", global_batch=512, layout={"tp": 2, "pp": 6})
+    result = told(a, b)
+    assert any("Impossible by itself" in note for note in result["notes"]) or None in [
+        row["knee_alone"] for row in result["changes"]
+    ]
+    logs = [
+        np.nan_to_num(np.log1p(np.array(row["effect"], dtype=float)))
+        for row in result["attribution"]["effects"]
+    ]
+    total = np.sum(logs, axis=0) + np.log1p(np.array(result["attribution"]["interaction"], dtype=float))
+    assert np.exp(total) == pytest.approx(np.array(result["time_ratio"], dtype=float), rel=1e-9)
+
+
+def test_a_band_beside_the_ratio():
+    result = told(job(), job(cluster="dgx-h100"))
+    at = result["k"].index(result["at_k"])
+    assert result["time_ratio_low"][at] < result["time_ratio"][at] < result["time_ratio_high"][at]
+
+
+def test_no_k_in_common():
+    result = told(
+        job("llama3-70b", "dgx-h100", k="4", global_batch=64),
+        job("llama3-8b", "dgx-h100", k="4", global_batch=64),
+    )
+    assert result["at_k"] is None
+    assert "no K in common" in result["answer"]

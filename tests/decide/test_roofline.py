@@ -1,0 +1,83 @@
+"""Phases under the roofline: nothing above a roof, nothing lost, and the move to the left as batches shrink."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.decide.prediction import setup_of
+from perfmodel.decide.roofline import phases, roofline
+from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.predict.compute import micro_batch
+from perfmodel.predict.curve import coefficients, curve
+from perfmodel.results import plain
+from perfmodel.specs.jobs import load_job
+
+
+def job(workload="llama3-8b", cluster="dgx-h100", k="8,64,512", **more):
+    return load_job(
+        None, overrides={"workload": workload, "cluster": cluster, "k": k, "global_batch": 512, **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "more"),
+    [
+        ("llama3-8b", {}),
+        ("llama3-8b", {"layout": {"tp": 4, "pp": 2, "recompute": "full"}}),
+        ("mixtral-8x7b", {"k": "64,128", "layout": {"ep": 8}}),
+        ("resnet50", {}),
+        ("bert-large", {}),
+    ],
+)
+def test_the_phases_are_the_arithmetic_of_the_step_model(workload, more):
+    found = curve(setup_of(job(workload, **more)), shipped_beliefs(), draws=0)
+    c = coefficients(found.setup, found.logs[:, None], found.k)
+    mb = micro_batch(found.setup.operations, found.setup.machine, found.at, c)
+    counted = found.at.accumulation * (mb.device + mb.last)
+    rows = [phase for phase in phases(found, c) if phase.name != "optimizer"]
+    total = sum(np.broadcast_to(phase.time_s, found.k.shape) for phase in rows)
+    assert total == pytest.approx(np.broadcast_to(counted, found.k.shape), rel=1e-9)
+
+
+@pytest.mark.parametrize("workload", ["llama3-8b", "resnet50", "mixtral-8x7b"])
+def test_no_product_is_above_what_kernels_reach(workload):
+    result = plain(roofline(job(workload, k="64,256")).result)
+    for row in result["phases"]:
+        if not row["name"].startswith(("product", "experts", "element-wise", "optimizer")):
+            continue
+        for intensity, rate in zip(row["intensity_flop_per_byte"], row["flop_per_s"], strict=True):
+            roof = min(result["achievable_flop_per_s"], intensity * result["achievable_bytes_per_s"])
+            assert rate <= roof * 1.02
+            assert rate <= result["peak_flop_per_s"]
+
+
+def test_smaller_batches_move_products_to_the_left():
+    result = plain(roofline(job("llama3-8b", k="64", layout={"sharding": "fsdp", "micro_batch": 8})).result)
+    other = plain(roofline(job("llama3-8b", k="512", layout={"sharding": "fsdp", "micro_batch": 1})).result)
+    rows = [{row["name"]: row for row in one["phases"]} for one in (result, other)]
+    for name in rows[0]:
+        if name.startswith("product"):
+            assert rows[1][name]["intensity_flop_per_byte"][0] < rows[0][name]["intensity_flop_per_byte"][0]
+
+
+def test_every_row_is_aligned_and_the_bound_is_a_word():
+    result = plain(roofline(job()).result)
+    assert result["ridge_flop_per_byte"] == pytest.approx(
+        result["peak_flop_per_s"] / result["memory_bandwidth_bytes_per_s"]
+    )
+    for row in result["phases"]:
+        for key in ("intensity_flop_per_byte", "flop_per_s", "time_s", "bound"):
+            assert len(row[key]) == len(row["k"])
+        assert set(row["bound"]) <= {"compute", "memory", "launch"}
+    assert all(0 < value < 1 for value in result["model_flop_utilisation"])
+    kinds = {row["name"]: row["bound"][0] for row in result["phases"]}
+    assert kinds["element-wise"] == "memory"
+    assert kinds["optimizer"] == "memory"
+
+
+def test_what_does_not_fit_has_a_reason_and_no_phase():
+    result = plain(roofline(job("gpt3-175b", k="1,2")).result)
+    assert result["phases"] == []
+    assert all(result["reason"])
+    assert result["answer"].startswith("Nothing fits")
