@@ -170,8 +170,8 @@ def _draw(best: FamilyFit, count: int, rng: np.random.Generator) -> Array:
     if best.family == "exponential":
         return mean * (1.0 - spread) + rng.exponential(mean * spread, count)
     if best.family == "pareto":
-        scale = mean * spread * (best.tail - 1.0) * np.sqrt((best.tail - 2.0) / best.tail)
-        return mean - scale / (best.tail - 1.0) + scale * rng.pareto(best.tail, count)
+        scale = mean * spread * (best.tail - 1.0) * float(np.sqrt((best.tail - 2.0) / best.tail))
+        return np.asarray(mean - scale / (best.tail - 1.0) + scale * rng.pareto(best.tail, count))
     from scipy.special import gamma
 
     shape = weibull_shape(spread)
