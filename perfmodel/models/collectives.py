@@ -1,337 +1,410 @@
-"""Textbook cost of collectives: Hockney's alpha, beta and gamma, one function per algorithm.
+"""Textbook costs of collectives by algorithm, in Hockney's model.
 
-Symbols, the same everywhere: `message_bytes` S is the full vector (all-gather and reduce-scatter: ranks x shard;
-all-to-all: what each rank sends in total); `ranks` n; `alpha_s` latency of one message; `beta_s_per_byte` time of a byte
-on one link; `gamma_s_per_byte` time to add up a byte locally. L = ceil(log2 n). Arrays broadcast; one rank costs 0 s.
+A message of `S` bytes over one link takes ``alpha + S beta``: `alpha` [s] is the latency, `beta` [s/B] the inverse
+bandwidth; reducing costs `gamma` [s/B] on top. A rank sends and receives at once, one message each. `n` is the number of
+ranks and ``L = ceil(log2 n)``. `S` is the whole vector: n shards in an all-gather, reduce-scatter or all-to-all.
 
-These are the algorithms as published, each on a homogeneous network: they say what could be, and bound what a
-measured sweep can show. What libraries reach on two tiers is `perfmodel.models.fabric`.
+All functions are pure, broadcast over their arguments, take any group size of one or more (one rank costs nothing) and
+return seconds. These are lower envelopes of what libraries reach; `perfmodel.models.fabric` holds the measured form.
 
 References
 ----------
-.. [1] R. Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994) 389.
-.. [2] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
-   IJHPCA 19 (2005) 49.
-.. [3] E. Chan et al., "Collective communication: theory, practice, and experience", CCPE 19 (2007) 1749.
-.. [4] P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters", JPDC 69 (2009) 117.
-.. [5] P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
-   Parallel Computing 35 (2009) 581.
-.. [6] J. Bruck et al., "Efficient algorithms for all-to-all communications", IEEE TPDS 8 (1997) 1143.
-.. [7] R. Graham et al., "Scalable hierarchical aggregation protocol (SHArP)", COMHPC 2016.
-.. [8] M. Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
+Hockney, Parallel Computing 20 (1994) 389. Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49. Chan, Heimlich, Purkayastha,
+van de Geijn, CCPE 19 (2007) 1749. Rabenseifner, ICCS 2004, LNCS 3036. Bruck et al., IEEE TPDS 8 (1997) 1143. Patarasuk,
+Yuan, JPDC 69 (2009) 117. Sanders, Speck, Traeff, Parallel Computing 35 (2009) 581. Graham et al., COMHPC 2016 (SHARP).
+Li et al., OSDI 2014 (parameter server).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Cost = Callable[..., Array]
 
 
-def _numbers(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, float) for value in values)
+def _levels(ranks: Array) -> Array:
+    """ceil(log2 n), safe against rounding of exact powers."""
+    return np.asarray(np.ceil(np.log2(np.maximum(ranks, 1.0)) - 1e-12))
 
 
-def _rounds(ranks: Array) -> Array:
-    """L = ceil(log2 n); the small shift keeps exact powers of two exact."""
-    return np.ceil(np.log2(np.maximum(ranks, 1.0)) - 1e-12)
+def _group(
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
+) -> tuple[Array, ...]:
+    size, n = np.asarray(message_bytes, float), np.asarray(ranks, float)
+    if (n < 1).any():
+        raise ValueError("a group has at least one rank")
+    if (size < 0).any():
+        raise ValueError("a message has no fewer than 0 bytes")
+    return size, n, np.asarray(alpha_s, float), np.asarray(beta_s_per_byte, float)
 
 
-def _share(ranks: Array) -> Array:
-    return (ranks - 1.0) / ranks
+def _alone(n: Array, seconds: ArrayLike) -> Array:
+    return np.asarray(np.where(n > 1, seconds, 0.0), float)
 
 
 def point_to_point(message_bytes: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike) -> Array:
-    """alpha + S beta [1].
+    """alpha + S beta (Hockney 1994).
 
-    >>> float(point_to_point(1e6, 1e-6, 1e-9))
-    0.001001
+    >>> float(point_to_point(100.0, 1.0, 0.5))
+    51.0
     """
-    size, alpha, beta = _numbers(message_bytes, alpha_s, beta_s_per_byte)
-    return alpha + size * beta
+    size, _, alpha, beta = _group(message_bytes, 2, alpha_s, beta_s_per_byte)
+    return np.asarray(alpha + size * beta)
 
 
-def ring_all_reduce(
+def all_reduce_ring(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """2(n-1) alpha + 2(n-1)/n S beta + (n-1)/n S gamma: reduce-scatter, then all-gather; bandwidth optimal [4].
+    """2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma (Patarasuk and Yuan 2009).
 
-    >>> round(float(ring_all_reduce(8e9, 8, 1e-6, 1e-11)), 9)
-    0.140014
+    >>> float(all_reduce_ring(8.0, 4, 1.0, 1.0))
+    18.0
     """
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    return 2.0 * (n - 1.0) * alpha + _share(n) * size * (2.0 * beta + gamma)
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    share = (n - 1) / n
+    return np.asarray(2 * (n - 1) * alpha + share * size * (2 * beta + np.asarray(gamma_s_per_byte, float)))
 
 
-def recursive_doubling_all_reduce(
+def all_reduce_recursive_doubling(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """L (alpha + S beta + S gamma): the whole vector in every round; best for small messages [2]."""
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    return _rounds(n) * (alpha + size * (beta + gamma))
+    """floor(log2 n) (alpha + S beta + S gamma), plus a fold and unfold step off powers of two (Thakur et al. 2005).
+
+    >>> [float(all_reduce_recursive_doubling(8.0, n, 1.0, 1.0)) for n in (1, 4, 5)]
+    [0.0, 18.0, 36.0]
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    gamma = np.asarray(gamma_s_per_byte, float)
+    whole, extra = _power_of_two(n)
+    step = alpha + size * (beta + gamma)
+    return np.asarray(np.log2(whole) * step + extra * (step + alpha + size * beta))
 
 
-def halving_doubling_all_reduce(
+def _power_of_two(n: Array) -> tuple[Array, Array]:
+    """The largest power of two within n, and 1 where n is none itself."""
+    whole = np.exp2(np.floor(np.log2(n) + 1e-12))
+    return whole, np.asarray(n > whole, float)
+
+
+def all_reduce_halving_doubling(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """2 log2(n') alpha + 2(n'-1)/n' S beta + (n'-1)/n' S gamma on the largest power of two n' <= n [2].
+    """2 log2(m) alpha + 2 (m-1)/m S beta + (m-1)/m S gamma with m the power of two within n (Rabenseifner 2004).
 
-    Ranks beyond n' fold their vector into a partner's first and receive the result last: 2 alpha + 2 S beta + S gamma
-    more when n is no power of two.
+    Off powers of two a fold and an unfold step add 2 alpha + 2 S beta + S gamma.
+
+    >>> float(all_reduce_halving_doubling(8.0, 4, 1.0, 1.0))
+    16.0
     """
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    rounds = np.floor(np.log2(np.maximum(n, 1.0)) + 1e-12)
-    core = np.exp2(rounds)
-    fold = np.where(n > core, 2.0 * alpha + size * (2.0 * beta + gamma), 0.0)
-    return np.asarray(2.0 * rounds * alpha + _share(core) * size * (2.0 * beta + gamma) + fold)
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    gamma = np.asarray(gamma_s_per_byte, float)
+    m, extra = _power_of_two(n)
+    main = 2 * np.log2(m) * alpha + (m - 1) / m * size * (2 * beta + gamma)
+    return np.asarray(main + extra * (2 * alpha + size * (2 * beta + gamma)))
 
 
-def double_tree_all_reduce(
+def all_reduce_double_binary_tree(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """2 (sqrt(L alpha) + sqrt(S (beta + gamma/2)))^2: two complementary binary trees, optimally chunked [5].
+    """2 L alpha + 2 S beta + S gamma + 2 sqrt(2 L alpha S (2 beta + gamma)) (Sanders, Speck, Traeff 2009).
 
-    A pipeline of depth L moving m chunks takes (L + m)(alpha + S beta/m); the best m is sqrt(L S beta/alpha). Reduction
-    and broadcast are one such pipeline each, at full bandwidth because a rank is interior in one tree only.
+    Two trees carry half of the vector each; every rank is inside one and a leaf of the other, so both directions of
+    its link are full. The square root is the price of pipelining with the best number of chunks. Two ranks only
+    exchange halves and return the sums: a ring.
+
+    >>> float(all_reduce_double_binary_tree(0.0, 8, 1.0, 1.0))
+    6.0
     """
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    several = np.where(n > 1.0, 2.0, 0.0)
-    return np.asarray(several * np.square(np.sqrt(_rounds(n) * alpha) + np.sqrt(size * (beta + 0.5 * gamma))))
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    work = size * (2 * beta + np.asarray(gamma_s_per_byte, float))
+    steps = 2 * _levels(n) * alpha
+    tree = steps + work + 2 * np.sqrt(steps * work)
+    return np.asarray(np.where(n > 2, tree, all_reduce_ring(size, n, alpha, beta, gamma_s_per_byte)))
 
 
-def in_network_all_reduce(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
-    radix: ArrayLike = 32.0,
+def all_reduce_in_switch(
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """2 ceil(log_radix n) alpha + S beta: switches add on the way up and multicast on the way down [7].
+    """2 alpha + S beta: every rank sends S up and receives the sum, both directions at once (NVLS, SHARP).
 
-    S goes up and S comes down at the same time (full duplex), so the wire carries S instead of 2(n-1)/n S. NVLink SHARP
-    is the case of one switch level, `radix` >= n.
-
-    >>> gain = ring_all_reduce(1e9, 8, 0, 1e-11) / in_network_all_reduce(1e9, 8, 0, 1e-11)
-    >>> round(float(gain), 9)
-    1.75
+    >>> float(all_reduce_in_switch(8.0, 64, 1.0, 1.0))
+    10.0
     """
-    size, n, alpha, beta, width = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, radix)
-    levels = np.ceil(np.log(np.maximum(n, 1.0)) / np.log(width) - 1e-12)
-    return np.asarray(np.where(n > 1.0, 2.0 * levels * alpha + size * beta, 0.0))
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    return _alone(n, 2 * alpha + size * beta)
 
 
-def hierarchical_all_reduce(
+def all_reduce_hierarchical(
     message_bytes: ArrayLike,
     ranks_per_node: ArrayLike,
     nodes: ArrayLike,
-    alpha_in_s: ArrayLike,
-    beta_in_s_per_byte: ArrayLike,
+    alpha_up_s: ArrayLike,
+    beta_up_s_per_byte: ArrayLike,
     alpha_out_s: ArrayLike,
     beta_out_s_per_byte: ArrayLike,
 ) -> Array:
-    """Reduce-scatter in the node, ring all-reduce of 1/g among k nodes on every rail, all-gather in the node.
+    """Reduce-scatter in the node, all-reduce of S/g between nodes on every rail, all-gather in the node.
 
-    2(g-1) a1 + 2(g-1)/g S b1 + 2(k-1) a2 + 2(k-1)/k (S/g) b2, with b2 the byte time of one rank's share of the NICs.
-    The bytes add up to those of a flat ring: with b1 = b2 and no latency the two agree exactly,
-    (g-1)/g + (k-1)/(g k) = (n-1)/n.
+    2 (g-1) a1 + 2 (g-1)/g S b1 + 2 (k-1) a2 + 2 (k-1)/k (S/g) b2, with `beta_out` that of one rank's own card.
+    With equal links the bytes sum to 2 (n-1)/n S, those of the flat ring, and only the steps differ.
 
-    >>> flat = ring_all_reduce(1e9, 32, 0, 1e-10)
-    >>> bool(np.isclose(hierarchical_all_reduce(1e9, 8, 4, 0, 1e-10, 0, 1e-10), flat))
+    >>> hierarchical = all_reduce_hierarchical(64.0, 4, 4, 0.0, 1.0, 0.0, 1.0)
+    >>> bool(np.isclose(hierarchical, all_reduce_ring(64.0, 16, 0.0, 1.0)))
     True
     """
-    size, g, k = _numbers(message_bytes, ranks_per_node, nodes)
-    inside = ring_all_reduce(size, g, alpha_in_s, beta_in_s_per_byte)
-    return inside + ring_all_reduce(size / g, k, alpha_out_s, beta_out_s_per_byte)
+    inside = all_reduce_ring(message_bytes, ranks_per_node, alpha_up_s, beta_up_s_per_byte)
+    shard = np.asarray(message_bytes, float) / np.asarray(ranks_per_node, float)
+    return np.asarray(inside + all_reduce_ring(shard, nodes, alpha_out_s, beta_out_s_per_byte))
 
 
-def ring_all_gather(
+def all_gather_ring(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """(n-1) alpha + (n-1)/n S beta [3]."""
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    return (n - 1.0) * alpha + _share(n) * size * beta
+    """(n-1) alpha + (n-1)/n S beta (Thakur et al. 2005).
+
+    >>> float(all_gather_ring(8.0, 4, 1.0, 1.0))
+    9.0
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    return np.asarray((n - 1) * alpha + (n - 1) / n * size * beta)
 
 
-def bruck_all_gather(
+def all_gather_recursive_doubling(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L alpha + (n-1)/n S beta: recursive doubling for any n [6]."""
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    return _rounds(n) * alpha + _share(n) * size * beta
+    """log2(n) alpha + (n-1)/n S beta for powers of two; 2 floor(log2 n) steps otherwise (Thakur et al. 2005).
+
+    >>> [float(all_gather_recursive_doubling(0.0, n, 1.0, 1.0)) for n in (4, 5)]
+    [2.0, 4.0]
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    whole, extra = _power_of_two(n)
+    return np.asarray(np.log2(whole) * (1 + extra) * alpha + (n - 1) / n * size * beta)
 
 
-def ring_reduce_scatter(
+def all_gather_bruck(
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
+) -> Array:
+    """L alpha + (n-1)/n S beta for any n (Bruck et al. 1997); the local rotation is not counted.
+
+    >>> float(all_gather_bruck(10.0, 5, 1.0, 1.0))
+    11.0
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    return np.asarray(_levels(n) * alpha + (n - 1) / n * size * beta)
+
+
+def reduce_scatter_ring(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """(n-1) alpha + (n-1)/n S (beta + gamma) [3].
+    """(n-1) alpha + (n-1)/n S (beta + gamma) (Thakur et al. 2005).
 
-    >>> both = ring_reduce_scatter(1e9, 8, 1e-6, 1e-11) + ring_all_gather(1e9, 8, 1e-6, 1e-11)
-    >>> bool(np.isclose(both, ring_all_reduce(1e9, 8, 1e-6, 1e-11)))
-    True
+    >>> float(reduce_scatter_ring(8.0, 4, 1.0, 1.0, 1.0))
+    15.0
     """
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    return (n - 1.0) * alpha + _share(n) * size * (beta + gamma)
+    beta = np.asarray(beta_s_per_byte, float) + np.asarray(gamma_s_per_byte, float)
+    return all_gather_ring(message_bytes, ranks, alpha_s, beta)
 
 
-def halving_reduce_scatter(
+def reduce_scatter_recursive_halving(
     message_bytes: ArrayLike,
     ranks: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
 ) -> Array:
-    """L alpha + (n-1)/n S (beta + gamma): recursive halving [2]."""
-    size, n, alpha, beta, gamma = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte)
-    return _rounds(n) * alpha + _share(n) * size * (beta + gamma)
+    """log2(m) alpha + (m-1)/m S (beta + gamma), m the power of two within n (Thakur et al. 2005).
+
+    Off powers of two the odd ranks first fold S into a neighbour and at last get their shard S/n back.
+
+    >>> float(reduce_scatter_recursive_halving(8.0, 4, 1.0, 1.0))
+    8.0
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    both = beta + np.asarray(gamma_s_per_byte, float)
+    m, extra = _power_of_two(n)
+    fold = 2 * alpha + size * both + size / n * beta
+    return np.asarray(np.log2(m) * alpha + (m - 1) / m * size * both + extra * fold)
 
 
-def pairwise_all_to_all(
+def all_to_all_pairwise(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """(n-1) alpha + (n-1)/n S beta: one partner a round [2]."""
-    return ring_all_gather(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    """(n-1) alpha + (n-1)/n S beta (Thakur et al. 2005); S is what each rank sends, its own part included.
+
+    >>> float(all_to_all_pairwise(8.0, 4, 1.0, 1.0))
+    9.0
+    """
+    return all_gather_ring(message_bytes, ranks, alpha_s, beta_s_per_byte)
 
 
-def bruck_all_to_all(
+def all_to_all_bruck(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L (alpha + S/2 beta): half of the data moves in each of L rounds; best for small messages [6]."""
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    return _rounds(n) * (alpha + 0.5 * size * beta)
+    """L alpha + L S/2 beta (Bruck et al. 1997): few steps, half of the vector in each.
+
+    Off powers of two the last step carries the n - 2^(L-1) blocks that are left.
+
+    >>> float(all_to_all_bruck(8.0, 4, 1.0, 1.0))
+    10.0
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    levels = _levels(n)
+    # Block i moves once per set bit of i; summed over a full power of two that is half of the blocks per step.
+    last = np.exp2(np.maximum(levels - 1, 0))
+    blocks = np.maximum(levels - 1, 0) * n / 2 + np.maximum(n - last, 0)
+    return _alone(n, levels * alpha + blocks / n * size * beta)
 
 
-def hierarchical_all_to_all(
+def all_to_all_hierarchical(
     message_bytes: ArrayLike,
     ranks_per_node: ArrayLike,
     nodes: ArrayLike,
-    alpha_in_s: ArrayLike,
-    beta_in_s_per_byte: ArrayLike,
+    alpha_up_s: ArrayLike,
+    beta_up_s_per_byte: ArrayLike,
     alpha_out_s: ArrayLike,
     beta_out_s_per_byte: ArrayLike,
 ) -> Array:
-    """Regroup by rail inside the node, then exchange with the same rank of every other node.
+    """Sort by rail inside the node, then exchange between nodes along each rail.
 
-    (g-1) a1 + (g-1)/g S b1 + (k-1) a2 + (k-1)/k S b2: fewer, larger messages on the network, one more pass inside.
+    (g-1) a1 + (g-1)/g S b1 + (k-1) a2 + (k-1)/k S b2, with `beta_out` that of one rank's own card.
+
+    >>> float(all_to_all_hierarchical(8.0, 2, 2, 1.0, 1.0, 10.0, 1.0))
+    19.0
     """
-    inside = pairwise_all_to_all(message_bytes, ranks_per_node, alpha_in_s, beta_in_s_per_byte)
-    return inside + pairwise_all_to_all(message_bytes, nodes, alpha_out_s, beta_out_s_per_byte)
+    inside = all_to_all_pairwise(message_bytes, ranks_per_node, alpha_up_s, beta_up_s_per_byte)
+    return np.asarray(inside + all_to_all_pairwise(message_bytes, nodes, alpha_out_s, beta_out_s_per_byte))
 
 
-def binomial_broadcast(
+def broadcast_binomial(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L (alpha + S beta) [2]; the same for a reduction without its additions."""
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    return _rounds(n) * (alpha + size * beta)
+    """L (alpha + S beta) (Chan et al. 2007).
 
-
-def scatter_gather_broadcast(
-    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
-) -> Array:
-    """(L + n - 1) alpha + 2(n-1)/n S beta: binomial scatter, ring all-gather (van de Geijn) [3]."""
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    return (_rounds(n) + n - 1.0) * alpha + 2.0 * _share(n) * size * beta
-
-
-def chain_broadcast(
-    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
-) -> Array:
-    """(sqrt((n-2) alpha) + sqrt(S beta))^2 + alpha: a pipelined chain with the best number of chunks.
-
-    (n - 2 + m)(alpha + S beta/m) with m = max(1, sqrt((n-2) S beta/alpha)), which tends to S beta for large messages.
+    >>> float(broadcast_binomial(8.0, 5, 1.0, 1.0))
+    27.0
     """
-    size, n, alpha, beta = _numbers(message_bytes, ranks, alpha_s, beta_s_per_byte)
-    stages = np.maximum(n - 2.0, 0.0)
-    work = size * beta
-    chunks = np.maximum(np.sqrt(stages * work / np.maximum(alpha, np.finfo(float).tiny)), 1.0)
-    return np.asarray(np.where(n > 1.0, (stages + chunks) * (alpha + work / chunks), 0.0))
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    return np.asarray(_levels(n) * (alpha + size * beta))
+
+
+def broadcast_van_de_geijn(
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
+) -> Array:
+    """Scatter and ring all-gather: (L + n-1) alpha + 2 (n-1)/n S beta (Chan et al. 2007).
+
+    >>> float(broadcast_van_de_geijn(8.0, 4, 1.0, 1.0))
+    17.0
+    """
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    return np.asarray((_levels(n) + n - 1) * alpha + 2 * (n - 1) / n * size * beta)
 
 
 def parameter_server(
     message_bytes: ArrayLike,
     workers: ArrayLike,
-    servers: ArrayLike,
     alpha_s: ArrayLike,
     beta_s_per_byte: ArrayLike,
-    gamma_s_per_byte: ArrayLike = 0.0,
+    servers: ArrayLike = 1,
 ) -> Array:
-    """Push gradients, add up, pull weights: 2 alpha + 2 S max(1, w/s) beta + (w/s) S gamma [8].
+    """Push and pull of S through `servers` shards: 2 (alpha + max(1, w/s) S beta) (Li et al. 2014).
 
-    The vector is spread over s servers; each receives w shares of S/s and sends as many, while a worker's own link
-    carries S each way. Few servers are the bottleneck: the time grows with the number of workers.
+    The servers' links carry w S / s bytes each way, a worker's own link S.
 
-    >>> slow, fast = parameter_server(1e8, 16, [1, 16], 0, 1e-9).tolist()
-    >>> slow / fast
-    16.0
+    >>> float(parameter_server(8.0, 4, 1.0, 1.0)), float(parameter_server(8.0, 4, 1.0, 1.0, servers=4))
+    (66.0, 18.0)
     """
-    size, w, s, alpha, beta, gamma = _numbers(
-        message_bytes, workers, servers, alpha_s, beta_s_per_byte, gamma_s_per_byte
-    )
-    load = w / s
-    busy = 2.0 * alpha + 2.0 * size * np.maximum(load, 1.0) * beta + load * size * gamma
-    return np.asarray(np.where(w > 1.0, busy, 0.0))
+    size, n, alpha, beta = _group(message_bytes, workers, alpha_s, beta_s_per_byte)
+    busiest = np.maximum(1.0, n / np.asarray(servers, float))
+    return _alone(n, 2 * (alpha + busiest * size * beta))
 
 
-Algorithm = Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array]
-
-#: Algorithms on a homogeneous network by operation and name.
-ALGORITHMS: Final[dict[str, dict[str, Algorithm]]] = {
+ALGORITHMS: Final[Mapping[str, Mapping[str, Cost]]] = {
     "all_reduce": {
-        "ring": ring_all_reduce,
-        "recursive-doubling": recursive_doubling_all_reduce,
-        "halving-doubling": halving_doubling_all_reduce,
-        "double-tree": double_tree_all_reduce,
+        "ring": all_reduce_ring,
+        "recursive doubling": all_reduce_recursive_doubling,
+        "halving-doubling": all_reduce_halving_doubling,
+        "double binary tree": all_reduce_double_binary_tree,
     },
-    "all_gather": {"ring": ring_all_gather, "bruck": bruck_all_gather},
-    "reduce_scatter": {"ring": ring_reduce_scatter, "recursive-halving": halving_reduce_scatter},
-    "all_to_all": {"pairwise": pairwise_all_to_all, "bruck": bruck_all_to_all},
-    "broadcast": {
-        "binomial": binomial_broadcast,
-        "scatter-gather": scatter_gather_broadcast,
-        "chain": chain_broadcast,
+    "all_gather": {
+        "ring": all_gather_ring,
+        "recursive doubling": all_gather_recursive_doubling,
+        "Bruck": all_gather_bruck,
     },
+    "reduce_scatter": {"ring": reduce_scatter_ring, "recursive halving": reduce_scatter_recursive_halving},
+    "all_to_all": {"pairwise": all_to_all_pairwise, "Bruck": all_to_all_bruck},
+    "broadcast": {"binomial": broadcast_binomial, "van de Geijn": broadcast_van_de_geijn},
 }
 
 
-def best_algorithm(
-    op: str, message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
-) -> tuple[Array, NDArray[np.str_]]:
-    """The least time over the algorithms of `op` on a homogeneous network, and the algorithm that reaches it.
+class Best(NamedTuple):
+    """Least time [s] and the algorithm that gives it, element by element."""
 
-    >>> seconds, names = best_algorithm("all_reduce", [1e3, 1e9], 24, 5e-6, 1e-11)
-    >>> names.tolist()
-    ['recursive-doubling', 'ring']
+    time_s: Array
+    algorithm: NDArray[np.str_]
+
+
+def best(
+    op: str,
+    message_bytes: ArrayLike,
+    ranks: ArrayLike,
+    alpha_s: ArrayLike,
+    beta_s_per_byte: ArrayLike,
+    *,
+    in_switch: bool = False,
+) -> Best:
+    """The fastest algorithm of `op` at every point; `in_switch` adds reduction in the switch.
+
+    >>> best("all_reduce", [8.0, 1e9], 8, 1e-6, 1e-11).algorithm.tolist()
+    ['recursive doubling', 'halving-doubling']
     """
     if op not in ALGORITHMS:
         raise ValueError(f"unknown collective {op!r}; one of {', '.join(ALGORITHMS)}")
-    names = list(ALGORITHMS[op])
+    costs = dict(ALGORITHMS[op])
+    if in_switch and op == "all_reduce":
+        costs["in-switch"] = all_reduce_in_switch
+    names = np.array(list(costs))
     times = np.stack(
-        np.broadcast_arrays(
-            *(f(message_bytes, ranks, alpha_s, beta_s_per_byte) for f in ALGORITHMS[op].values())
-        )
+        np.broadcast_arrays(*(c(message_bytes, ranks, alpha_s, beta_s_per_byte) for c in costs.values()))
     )
-    return np.asarray(times.min(axis=0)), np.asarray(names)[times.argmin(axis=0)]
+    return Best(np.asarray(times.min(axis=0)), np.asarray(names[times.argmin(axis=0)]))
+
+
+def lower_bound(
+    op: str, message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
+) -> Array:
+    """No algorithm without help from the network is faster: max(L alpha, least bytes per rank x beta) (Chan et al. 2007).
+
+    >>> float(lower_bound("all_reduce", 8.0, 4, 1.0, 1.0))
+    12.0
+    """
+    if op not in ALGORITHMS:
+        raise ValueError(f"unknown collective {op!r}; one of {', '.join(ALGORITHMS)}")
+    size, n, alpha, beta = _group(message_bytes, ranks, alpha_s, beta_s_per_byte)
+    share = np.where(n > 1, 1.0, 0.0) if op == "broadcast" else (n - 1) / n * (2 if op == "all_reduce" else 1)
+    return np.asarray(np.maximum(_levels(n) * alpha, share * size * beta))
