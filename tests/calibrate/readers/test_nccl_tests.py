@@ -12,6 +12,7 @@ import pytest
 
 from perfmodel.calibrate.readers.nccl_tests import read_nccl_tests
 from perfmodel.calibrate.readers.sweeps import bus_factor
+from perfmodel.calibrate.sweep_fit import fit_sweep
 
 CORPUS = Path(__file__).parents[3] / "validation" / "measured" / "collectives.csv"
 PROGRAM = {"all_to_all": "alltoall", "send_recv": "sendrecv"}
@@ -217,3 +218,16 @@ def test_the_measured_corpus_survives_the_round_trip(tmp_path):
         np.testing.assert_allclose(
             sweep.time_s, [np.median(expected[size]) for size in sorted(expected)], rtol=2e-3
         )
+
+
+def test_sweeps_read_from_logs_are_fitted_within_eight_percent(tmp_path):
+    """Median error of the fit over every point of 8 KiB and more, all sweeps of the corpus."""
+    errors = []
+    for (_, op, ranks, nodes), points in corpus_sweeps().items():
+        sweep = read_nccl_tests(save(tmp_path, write_run(op, ranks, nodes, points))).sweeps[0]
+        found = fit_sweep(sweep.op, sweep.bytes, sweep.time_s, sweep.ranks, sweep.nodes)
+        large = sweep.bytes >= 8192
+        errors.append(np.abs(found.time_s(sweep.bytes[large]) / sweep.time_s[large] - 1.0))
+    errors = np.concatenate(errors)
+    assert errors.size > 1800
+    assert np.median(errors) <= 0.08
