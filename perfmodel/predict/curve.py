@@ -166,9 +166,10 @@ def choose(
 ) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
     """Best feasible layout at each K: (all candidates, chosen, its index, its refusal)."""
     mach = setup.machine
-    whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
     if setup.layout is not None:
-        whole = narrowed(whole, setup.layout, setup.default_sharding)
+        whole = narrowed(space or Space(), setup.layout, setup.default_sharding)
+    else:
+        whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
     found, seconds, total, refusal = _evaluate(setup, logs, whole)
     # Feasible first, then time; among the infeasible the one that needs least memory, so that the reason is the nearest.
     rank = np.where(refusal == 0, 0, np.where(refusal == Refusal.MEMORY, 1, 2))

@@ -117,7 +117,8 @@ def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_m
     layers = int(workload.layers)
     limit = min(int(machine.domain), 16, k_most)
     tp = tuple(t for t in powers_of_two(limit) if heads % t == 0)
-    pp = tuple(p for p in range(1, min(LARGEST_DEGREE, layers, k_most) + 1) if divides_layers(layers, p))
+    stages = np.arange(1, min(LARGEST_DEGREE, layers, k_most) + 1)
+    pp = tuple(int(p) for p in stages[divides_layers(layers, stages)])
     small = (workload.params or 0) < 3e9
     if small:
         pp = (1,)
