@@ -7,8 +7,11 @@ STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
 TORCH_VENV := .venv-torch
 TORCH_STAMP := $(TORCH_VENV)/.installed
+# So do the tools of the documentation.
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: demo test lint bench docs validate clean test-torch
+.PHONY: demo test lint bench docs refresh validate clean test-torch
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
@@ -44,9 +47,17 @@ bench: $(STAMP)  ## timings: benchmarks, not tests
 validate: $(STAMP)  ## predictions against every measured run; writes validation/REPORT.md
 	@$(BIN)/python validation/report.py
 
-docs: $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
-	@$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
+$(DOCS_STAMP): pyproject.toml
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@echo "setting up $(DOCS_VENV) (once)" >&2
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_STAMP)  ## the documentation site, warnings as errors, in docs/_build/html
+	@$(DOCS_VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+refresh: $(DOCS_STAMP)  ## write again what README, docs and notebooks show, from the tool
+	@$(DOCS_VENV)/bin/python docs/refresh_readme.py
 
 clean:
-	rm -rf $(VENV) .venv-torch build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+	rm -rf $(VENV) $(TORCH_VENV) $(DOCS_VENV) build dist docs/_build docs/_generated docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
