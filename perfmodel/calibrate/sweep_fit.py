@@ -119,6 +119,15 @@ def through_two_points(
     return float(rest ** (1 / p)), float(power ** (1 / p))
 
 
+def _slopes(x: Array, wire_bytes: Array) -> Array:
+    """Slopes of ln T, equation (1), over (ln A, ln B, ln p)."""
+    log_a, log_w, p = x[0], np.log(wire_bytes) - x[1], np.exp(x[2])
+    share = 1.0 / (1.0 + np.exp(np.clip(p * (log_w - log_a), -700, 700)))  # of latency in T^p
+    log_time = np.logaddexp(p * log_a, p * log_w) / p
+    bend = share * log_a + (1.0 - share) * log_w - log_time
+    return np.stack([share, share - 1.0, bend], axis=-1)
+
+
 def fit_sweep(
     op: str,
     message_bytes: ArrayLike,
@@ -168,15 +177,18 @@ def fit_sweep(
         def residual(at: Array, root: Array = root) -> Array:
             return np.concatenate([root * (predicted(at) - target), (at - centre) / width])
 
+        def slope(at: Array, root: Array = root) -> Array:
+            return np.concatenate([root[:, None] * _slopes(at, factor * size), np.diag(1.0 / width)])
+
         solved = least_squares(
-            residual, x, bounds=([-np.inf, -np.inf, low], [np.inf, np.inf, high]), x_scale=1.0
+            residual, x, jac=slope, bounds=([-np.inf, -np.inf, low], [np.inf, np.inf, high]), ftol=1e-6
         )
         moved = float(np.abs(solved.x - x).max())
         x = np.asarray(solved.x)
         left = target - predicted(x)
         scale = max(1.4826 * float(np.median(np.abs(left))), 0.02)
         weight = (DEGREES + 1) / (DEGREES + np.square(left / scale))
-        if moved < 1e-5:
+        if moved < 1e-3:
             break
     slopes = np.asarray(solved.jac, float)
     covariance = np.linalg.inv(slopes.T @ slopes)
