@@ -106,4 +106,4 @@ def calibrate(
     )
     if output is not None:
         write_text(output, result.to_json())
-    emit(result, format, None, plot, report, quiet or output is not None and format is None)
+    emit(result, format, None, plot, report, quiet or (output is not None and format is None))
