@@ -1,0 +1,71 @@
+"""The roofline: both roofs, a rounded ridge, and products from their shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.models.roofline import product_time, ridge_flop_per_byte, roofline_time
+
+PEAK, MEMORY = 312e12, 2.0e12
+amounts = st.floats(1e3, 1e18)
+factors = st.floats(1.0, 100.0)
+
+
+@given(amounts, amounts)
+def test_between_the_larger_roof_and_a_fifth_more(flop: float, traffic: float) -> None:
+    time = float(roofline_time(flop, traffic, flop_per_s=PEAK, bytes_per_s=MEMORY))
+    hard = max(flop / PEAK, traffic / MEMORY)
+    assert hard * (1 - 1e-12) <= time <= hard * 2**0.25 * (1 + 1e-12)
+
+
+def test_far_from_the_ridge_one_roof_counts_and_on_it_both() -> None:
+    ridge = float(ridge_flop_per_byte(PEAK, MEMORY))
+    assert ridge == pytest.approx(156.0)
+    for intensity, share in ((100.0 * ridge, 1.0), (ridge, 2**-0.25), (0.01 * ridge, 0.01)):
+        time = float(roofline_time(1e15, 1e15 / intensity, flop_per_s=PEAK, bytes_per_s=MEMORY))
+        assert 1e15 / time / PEAK == pytest.approx(share, rel=1e-6)
+
+
+@given(amounts, amounts, factors)
+def test_more_of_anything_fast_never_slower_and_more_work_never_faster(
+    flop: float, traffic: float, factor: float
+) -> None:
+    time = float(roofline_time(flop, traffic, flop_per_s=PEAK, bytes_per_s=MEMORY))
+    assert float(roofline_time(flop, traffic, flop_per_s=PEAK * factor, bytes_per_s=MEMORY)) <= time
+    assert float(roofline_time(flop, traffic, flop_per_s=PEAK, bytes_per_s=MEMORY * factor)) <= time
+    assert float(roofline_time(flop * factor, traffic, flop_per_s=PEAK, bytes_per_s=MEMORY)) >= time
+
+
+def test_a_product_counts_its_operands() -> None:
+    """Slow memory: the time is that of weights, input and output, in 16 bit or what is asked for."""
+    r, i, o = 128.0, 1024.0, 4096.0
+    for width in (1.0, 2.0, 4.0):
+        time = product_time(
+            r, i, o, flop_per_s=1e30, bytes_per_s=1e9, weight_bytes=width, activation_bytes=width
+        )
+        assert float(time) == pytest.approx(width * (i * o + r * i + r * o) / 1e9)
+    # Experts: one matrix each is read, the rows are only dealt out.
+    many = product_time(r, i, o, weights=8, flop_per_s=1e30, bytes_per_s=1e9)
+    assert float(many) == pytest.approx(2.0 * (8 * i * o + r * i + r * o) / 1e9)
+
+
+def test_fewer_rows_waste_the_machine() -> None:
+    """Cutting a batch K ways does not cut its time K ways: weights are read and kernels launched all the same."""
+    rows = 2.0 ** np.arange(0, 15)
+    time = product_time(rows, 4096, 4096, flop_per_s=PEAK, bytes_per_s=MEMORY, call_s=4e-6)
+    rate = 2.0 * rows * 4096 * 4096 / time / PEAK
+    assert (np.diff(time) > 0).all()
+    assert (np.diff(rate) > 0).all()
+    assert rate[0] < 0.01
+    assert 0.95 < rate[-1] < 1.0
+    assert time[0] == pytest.approx(4e-6 + 2.0 * (4096**2 + 2 * 4096) / MEMORY, rel=1e-3)
+
+
+@given(st.lists(st.floats(1.0, 1e5), min_size=2, max_size=6))
+def test_batch_axis_is_elementwise(rows: list[float]) -> None:
+    together = product_time(np.array(rows), 512, 512, flop_per_s=PEAK, bytes_per_s=MEMORY, call_s=1e-6)
+    for row, time in zip(rows, together, strict=True):
+        assert float(product_time(row, 512, 512, flop_per_s=PEAK, bytes_per_s=MEMORY, call_s=1e-6)) == time
