@@ -164,9 +164,10 @@ def _priced(point: Point) -> dict[str, _Priced]:
         calls.setdefault(call.operation, []).append(call)
     if _one(exchange.shards) > 0.0:
         layers = max(_one(ops.layers) / _one(at.pp), 1.0)
+        gathers = m if _one(at.pp) == 1.0 else 1.0  # a pipeline keeps its stage's weights through the step
         found["sharded_weights"] = _Priced(
             "sharded weights", "sharded_weights", "2 all_gather + reduce_scatter", calls["all_gather"][-1],
-            3.0 * layers * m, np.asarray(m * exchange.shards),
+            3.0 * layers * gathers, np.asarray(gathers * exchange.shards),
         )  # fmt: skip
     if _one(exchange.gradients) > 0.0:
         call, operation, count = _gradients(calls, int(_one(at.sharding)))

@@ -42,6 +42,8 @@ MACHINE_FIELDS: dict[str, tuple[str, ...]] = {
     "memory bandwidth": ("memory_bytes_per_s",),
     "scale-up bandwidth": ("up_bytes_per_s",),
     "network bandwidth": ("out_bytes_per_s",),
+    "scale-up latency": ("up_latency_s",),
+    "network latency": ("out_latency_s",),
 }
 
 
@@ -81,6 +83,8 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
             up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3 where nobody says"
         ),
         "network bandwidth": link,
+        "scale-up latency": _of(up, "latency", float(machine.up_latency_s), "s", "default where nobody says"),
+        "network latency": _of(out, "latency", float(machine.out_latency_s), "s", "default where nobody says"),
         "accelerators per node": _of(node, "accelerators_per_node", float(node.accelerators_per_node), "", ""),
         "scale-up domain": _of(node, "scale_up_domain", float(machine.domain), "", "the node"),
     }  # fmt: skip

@@ -19,7 +19,14 @@ class Term:
     beliefs: tuple[str, ...]  # names of coefficients
 
 
-_NETWORK = ("scale-up bandwidth", "network bandwidth", "accelerators per node", "scale-up domain")
+_NETWORK = (
+    "scale-up bandwidth",
+    "network bandwidth",
+    "scale-up latency",
+    "network latency",
+    "accelerators per node",
+    "scale-up domain",
+)
 _LINKS = ("up_efficiency", "up_step_s", "out_efficiency", "out_step_s", "base_s", "bus_bytes_per_s")
 
 TERMS: dict[str, Term] = {
@@ -67,7 +74,8 @@ TERMS: dict[str, Term] = {
         ("bubble",),
     ),
     "sharded_weights": Term(
-        "m ((busy | shards) - busy + cost min(busy, shards)); shards = layers/p (2 all_gather + reduce_scatter)",
+        "m ((busy | shards) - busy + cost min(busy, shards)); shards = layers/p (2 all_gather + reduce_scatter), "
+        "once a step in a pipeline",
         ("parameters", "dp", "sharding", "accumulation", *_NETWORK),
         ("shard_cost", *_LINKS),
     ),

@@ -143,6 +143,17 @@ def test_each_kind_of_collective_is_told(workload, layout, names):
     assert {row["name"] for row in result["collectives"]} == names
 
 
+@pytest.mark.parametrize(
+    "layout", [{"sharding": "fsdp"}, {"sharding": "zero1"}, {"sharding": "fsdp", "pp": 4}, {"tp": 8, "sharding": "hsdp", "shard_group": 8}]
+)  # fmt: skip
+def test_hidden_time_is_that_of_the_step_model(layout):
+    found = explain(job("llama3-8b", k=64, layout=layout | {"micro_batch": 1, "recompute": "full"}))
+    assert found.result["feasible"]
+    rows = [row for row in found.result["collectives"] if row["name"] in ("data parallel", "sharded weights")]
+    hidden = float(np.ravel(found.curve.hidden_s)[0])
+    assert sum(row["hidden_s"] for row in rows) == pytest.approx(hidden, rel=1e-9)
+
+
 def test_one_accelerator_has_no_collectives():
     assert explain(job("resnet50", k=1)).result["collectives"] == []
 

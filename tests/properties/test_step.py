@@ -122,6 +122,13 @@ def test_less_latency_is_never_slower(point: Any, c: Coefficients, name: str, fa
     assert seconds(*point, less) <= seconds(*point, c) * (1 + 1e-9)
 
 
+@given(points(), coefficients(), st.sampled_from(["up_latency_s", "out_latency_s"]), st.floats(0.0, 1.0))
+def test_a_nearer_link_is_never_slower(point: Any, c: Coefficients, field: str, factor: float) -> None:
+    ops, mach, at = point
+    near = replace(mach, **{field: getattr(mach, field) * factor})
+    assert seconds(ops, near, at, c) <= seconds(ops, mach, at, c) * (1 + 1e-9)
+
+
 @given(st.lists(points(), min_size=2, max_size=6), coefficients())
 def test_an_element_does_not_depend_on_its_neighbours(many: list[Any], c: Coefficients) -> None:
     ops, mach, _ = many[0]
@@ -145,13 +152,6 @@ def test_a_draw_does_not_depend_on_the_others(point: Any, draws: list[Coefficien
     assert together.shape == (len(draws), 1)
     for row, c in zip(together, draws, strict=True):
         assert np.isclose(row[0], seconds(ops, mach, at, c), rtol=1e-12)
-
-
-@given(points(), coefficients(), st.sampled_from(["up_latency_s", "out_latency_s"]), st.floats(0.0, 1.0))
-def test_less_latency_is_never_slower(point: Any, c: Coefficients, field: str, factor: float) -> None:
-    ops, mach, at = point
-    less = replace(mach, **{field: getattr(mach, field) * factor})
-    assert seconds(ops, less, at, c) <= seconds(ops, mach, at, c) * (1 + 1e-9)
 
 
 def boundless(mach: Machine) -> Machine:
