@@ -1,0 +1,70 @@
+"""`perfmodel validate` on another folder, and on a broken one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MEASURED = Path(__file__).resolve().parent.parent.parent / "validation" / "measured"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfmodel", "validate", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def subset(folder: Path) -> Path:
+    """Families of one source, with the whole list of workloads and no collectives."""
+    for name, keep in (("families.csv", 2), ("points.csv", 0)):
+        lines = (MEASURED / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        chosen = [line for line in lines[1:] if (",mxnet," in line if keep else line.startswith("mxnet-"))]
+        (folder / name).write_text(
+            lines[0] + "".join(line for line in chosen if line.startswith("mxnet-")), encoding="utf-8"
+        )
+    (folder / "workloads.csv").write_text(
+        (MEASURED / "workloads.csv").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    return folder
+
+
+def test_another_folder_is_scored_with_the_shipped_priors(tmp_path: Path) -> None:
+    done = run("--data", str(subset(tmp_path)), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    keys = {
+        "families",
+        "points",
+        "median_ape",
+        "mean_ape",
+        "p90_ape",
+        "bias",
+        "coverage_90",
+        "band_width_median",
+        "knee_within_factor_2",
+        "by",
+        "baselines",
+    }
+    for mode in ("datasheet", "one_node", "two_point"):
+        assert keys <= set(result["modes"][mode])
+        assert result["modes"][mode]["families"] == 3
+    assert {"kind", "accelerator", "source"} <= set(result["modes"]["datasheet"]["by"])
+    assert result["collectives"]["points"] == 0
+
+
+def test_the_table_fits_a_terminal(tmp_path: Path) -> None:
+    done = run("--data", str(subset(tmp_path)))
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_broken_folder_is_refused(tmp_path: Path) -> None:
+    done = run("--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "families.csv" in done.stderr
+    assert "Traceback" not in done.stderr
