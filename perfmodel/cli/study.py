@@ -75,6 +75,10 @@ def study(
     min_throughput: Annotated[
         float | None, typer.Option(help="Floor on throughput for the least p99 latency.")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Read a training log: megatron, torchtitan, nemo, lightning or hf-trainer."),
+    ] = None,
     seed: SeedOption = 0,
     format: FormatOption = None,
     output: OutputOption = None,
@@ -98,4 +102,4 @@ def study(
         max_latency_p99_s=quantity("--max-latency-p99", max_latency_p99, "s"),
         min_throughput=min_throughput,
     )
-    emit(study_file(timings, options, seed=seed), format, output, plot, report, quiet)
+    emit(study_file(timings, options, preset=preset, seed=seed), format, output, plot, report, quiet)

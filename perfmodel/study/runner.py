@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.calibrate.readers.detect import timings as timings_of_log
 from perfmodel.decide import knee
 from perfmodel.models.fits import Choice, choose_law, fit_amdahl, fit_usl
 from perfmodel.models.laws import Array
@@ -18,12 +19,16 @@ from perfmodel.study.money import Money, energy_json, ladder_json, price_runs, s
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
-from perfmodel.study.table import Timings, read_timings
+from perfmodel.study.table import Timings, parse_timings, read_timings
 
 
-def study_file(path: Path | str, options: StudyOptions | None = None, *, seed: int = 0) -> Result:
-    """Study the timings of a CSV file."""
-    return study(read_timings(path), options, seed=seed)
+def study_file(
+    path: Path | str, options: StudyOptions | None = None, *, preset: str | None = None, seed: int = 0
+) -> Result:
+    """Study the timings of a CSV file, a training log, Slurm accounting, or a folder of logs."""
+    if preset is None and Path(path).suffix.lower() == ".csv":
+        return study(read_timings(path), options, seed=seed)
+    return study(parse_timings(timings_of_log(path, preset), str(path)), options, seed=seed)
 
 
 def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,10 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
 
 def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
     setup = candidate_setup(found.jobs[candidate.target], candidate)
-    return curve(setup, beliefs, draws=found.request.draws, seed=found.request.seed)
+    band = curve(setup, beliefs, draws=found.request.draws, seed=found.request.seed)
+    # A calibrated curve leans on laws that the search does not know: keep its width, around the time that was ranked.
+    around = candidate.time_s / band.time_s
+    return replace(band, time_s=band.time_s * around, low_s=band.low_s * around, high_s=band.high_s * around)
 
 
 def _entry(
