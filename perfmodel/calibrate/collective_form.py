@@ -30,16 +30,32 @@ Array = NDArray[np.float64]
 TIERS: Final = 6.0
 SWITCH: Final = 4.0
 IN_SWITCH_RANKS: Final = 5.0  # libraries keep to the ring in smaller groups
+NO_PEER: Final = (
+    "rtx-20",
+    "rtx-30",
+    "rtx-40",
+    "rtx-50",
+)  # cards whose driver stages every copy through the host
 UNKNOWN: Final = "unknown"
 ASSUMED_UP_BYTES_PER_S: Final = 450e9  # a blank scale-up link; its belief is wide
 ASSUMED_NIC_BYTES_PER_S: Final = 50e9  # per accelerator, where no network is named; its belief is wide
 NVL72_DOMAIN: Final = 72.0
+#: A network's step in a collective goes with the root of the latency of its link; the median belongs to this latency.
+REFERENCE_LATENCY_S: Final = 2e-6
+
+#: Operations that share coefficients.
+CLASSES: Final = {
+    "all_gather": "gather_scatter",
+    "reduce_scatter": "gather_scatter",
+    "broadcast": "rooted",
+    "reduce": "rooted",
+}
 
 #: Logarithms that the form reads, with prior median and spread of the value common to everything.
 QUANTITIES: Final[dict[str, tuple[float, float]]] = {
     "base_s": (12e-6, 0.7),
     "up_step_s": (1.0e-6, 0.5),
-    "out_step_s": (12e-6, 0.7),
+    "out_step_s": (13e-6, 0.5),
     "up_efficiency": (0.85, 0.2),
     "out_efficiency": (0.9, 0.2),
     "in_switch": (0.6, 0.2),
@@ -64,8 +80,9 @@ class Points:
     domains: Array  # scale-up domains that the group spans
     up_bytes_per_s: Array  # nominal, per accelerator and direction, of the links that the group can use
     out_bytes_per_s: Array  # nominal, per domain and direction
+    out_latency_s: Array  # of the link between domains, as the catalogue has it
     in_switch: NDArray[np.bool_]
-    is_bus: NDArray[np.bool_]  # more than two accelerators on the host's bus
+    is_bus: NDArray[np.bool_]  # more than two accelerators on the host's bus, or no peer access
     keys: Mapping[str, NDArray[np.str_]]
 
     def take(self, rows: NDArray[Any]) -> Points:
@@ -77,6 +94,7 @@ class Points:
             self.domains[rows],
             self.up_bytes_per_s[rows],
             self.out_bytes_per_s[rows],
+            self.out_latency_s[rows],
             self.in_switch[rows],
             self.is_bus[rows],
             {name: values[rows] for name, values in self.keys.items()},
@@ -110,6 +128,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
         domains=np.array([f["domains"] for f in found], float),
         up_bytes_per_s=np.array([f["up"] for f in found], float),
         out_bytes_per_s=np.array([f["out"] for f in found], float),
+        out_latency_s=np.array([f["latency"] for f in found], float),
         in_switch=np.array([f["in_switch"] for f in found], dtype=bool),
         is_bus=np.array([f["is_bus"] for f in found], dtype=bool),
         keys={name: np.array([f["keys"][name] for f in found], dtype=np.str_) for name in labels},
@@ -147,14 +166,14 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
         "domains": domains,
         "up": rate,
         "out": network,
+        "latency": out.latency if out is not None else REFERENCE_LATENCY_S,
         "in_switch": op == "all_reduce"
         and inside >= IN_SWITCH_RANKS
         and bool(up is not None and up.in_network_reduction)
         and not ring_only,
-        "is_bus": kind == "pcie" and inside > 2,
+        "is_bus": kind == "pcie" and (inside > 2 or name.startswith(NO_PEER)),
         "keys": {
-            "op": "gather_scatter" if op in ("all_gather", "reduce_scatter") else op,
-            "single_op": op,
+            "op": CLASSES.get(op, op),
             "generation": generation,
             "accelerator": name or UNKNOWN,
             "up_kind": kind,
@@ -226,7 +245,9 @@ def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     out = np.where(crosses, size * wire / (at.out_bytes_per_s * value["out_efficiency"]), 0.0)
     top = np.maximum(up, out)
     work = top * ((up / top) ** TIERS + (out / top) ** TIERS) ** (1 / TIERS)
-    steps = steps_up * value["up_step_s"] + steps_out * value["out_step_s"]
+    steps = steps_up * value["up_step_s"] + steps_out * value["out_step_s"] * np.sqrt(
+        at.out_latency_s / REFERENCE_LATENCY_S
+    )
     p = value["knee"]
     low = _join(value["base_s"] + steps, work * (1.0 + value["wire_ratio"]), p)
     simple = _join(value["base_s"] + steps * (1.0 + value["step_ratio"]), work, p)

@@ -55,23 +55,23 @@ KNOTS: Final = (13.0, 16.0, 19.0, 22.0, 25.0, 28.0, 31.0)  # log2 of bytes
 
 #: Levels of each quantity and the prior spread of their effects, in logarithms.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
-    "base_s": {("op",): 0.3, ("generation",): 0.3, ("up_kind",): 0.3, ("tier",): 0.4, ("size", "op"): 0.2,
-               ("accelerator", "size"): 0.2},
+    "base_s": {("op",): 0.3, ("generation",): 0.2, ("up_kind",): 0.3, ("tier",): 0.4, ("size", "op"): 0.2,
+               ("accelerator", "size"): 0.1},
     "up_step_s": {("op",): 0.3, ("up_kind",): 0.3, ("up",): 0.2, ("reduction",): 0.3, ("up_kind", "size"): 0.4,
                   ("accelerator",): 0.2},
-    "out_step_s": {("op",): 0.3, ("out_kind",): 0.7, ("out",): 0.4},
-    "up_efficiency": {("op",): 0.1, ("up_kind",): 0.15, ("up",): 0.15, ("accelerator",): 0.1,
+    "out_step_s": {("op",): 0.3, ("out_kind",): 0.4, ("out",): 0.3},
+    "up_efficiency": {("op",): 0.1, ("up_kind",): 0.15, ("up",): 0.1, ("accelerator",): 0.1,
                       ("up_kind", "size"): 0.1, ("up_kind", "op"): 0.07},
     "out_efficiency": {("op",): 0.1, ("out_kind",): 0.15, ("out",): 0.2},
     "in_switch": {("up",): 0.15, ("tier",): 0.2},
     "copy": {("up_kind",): 0.4, ("op",): 0.4},
-    "shared_bus": {("accelerator",): 0.8, ("op",): 0.2},
+    "shared_bus": {("accelerator",): 0.8, ("accelerator", "op"): 0.2},
     "knee": {("tier",): 0.15, ("up_kind",): 0.15},
     "step_ratio": {("tier",): 0.3, ("up_kind",): 0.3},
     "wire_ratio": {("tier",): 0.3, ("up_kind",): 0.3},
 }  # fmt: skip
 #: What the form leaves over, as a curve over the size of the message.
-CURVES: Final[dict[tuple[str, ...], float]] = {("tier",): 0.1, ("up_kind", "op"): 0.07}
+CURVES: Final[dict[tuple[str, ...], float]] = {("tier",): 0.1, ("up_kind", "op"): 0.05, ("size",): 0.07}
 
 Name = tuple[str, str, str]  # quantity, level, value; the level is "" for what everything shares
 
