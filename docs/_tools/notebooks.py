@@ -130,5 +130,5 @@ def _output(output: Mapping[str, Any], stem: str, images: Path) -> str:
         (images / f"{stem}.svg").write_text(data["image/svg+xml"], encoding="utf-8")
         return f"![plot of the cell above](images/{stem}.svg)"
     if "text/html" in data:
-        return "````{raw} html\n" + data["text/html"] + "\n````"
+        return f'````{{raw}} html\n<div class="notebook-output">{data["text/html"]}</div>\n````'
     return "```text\n" + data["text/plain"] + "\n```"

@@ -11,6 +11,7 @@ import reference
 import snippets
 
 from perfmodel.cli.main import VERBS
+from perfmodel.specs.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
 PAGES = snippets.pages()
@@ -81,6 +82,16 @@ def test_examples_do_what_their_comments_say(path: Path, tmp_path: Path) -> None
             (block,) = snippets.blocks(marked)
             code = 1 if "audit" in command else 0  # the slides of the examples are bad ones
             assert snippets.run(block).codes == (code,), command
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
+def test_counts_are_those_of_the_catalogue(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    catalog = Catalog.default()
+    for kind in ("accelerators", "workloads"):
+        found = re.search(rf"(\d+) {kind}", text)
+        assert found is not None
+        assert int(found[1]) == len(catalog.names(kind))
 
 
 def test_a_wrong_block_is_found(tmp_path: Path) -> None:
