@@ -12,6 +12,7 @@ from perfmodel.decide.facts import MACHINE_FIELDS, Fact, defaults, facts
 from perfmodel.decide.prediction import (
     NOT_MODELLED,
     inputs_of,
+    refuse_empty,
     refuse_impossible,
     rests_on,
     sensitivity,
@@ -43,7 +44,9 @@ def explain(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Expla
     if len(job.k) != 1:
         raise ValueError(f"one K can be explained at a time, not {len(job.k)}")
     known = beliefs or shipped_beliefs()
-    found = curve(setup_of(job), known, draws=0, seed=seed)
+    setup = setup_of(job)
+    refuse_empty(job, setup, known)
+    found = curve(setup, known, draws=0, seed=seed)
     refuse_impossible(job, found)
     answer = _answer(job, found) if found.feasible[0] else _infeasible(job, found)
     return Explanation("explanation", inputs_of(job, known), answer, seed, curve=found)

@@ -79,7 +79,9 @@ def predict(
 ) -> Prediction:
     """Predict a job at all its K and read everything off the curve."""
     known = beliefs or shipped_beliefs()
-    found = curve(setup_of(job), known, draws=draws, seed=seed)
+    setup = setup_of(job)
+    refuse_empty(job, setup, known)
+    found = curve(setup, known, draws=draws, seed=seed)
     refuse_impossible(job, found)
     return Prediction(
         "prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found
@@ -95,6 +97,19 @@ _KEYS = {
     Refusal.DIVISION: "tp",
     Refusal.REPLICAS: "dp",
 }
+
+
+def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
+    """Raise a SpecError where a workload states no work at all and no measurement stands in for it."""
+    ops = setup.operations
+    if float(ops.training_flop()) > 0 or float(ops.other_traffic) > 0 or beliefs.calibration is not None:
+        return
+    raise job.error_at(
+        "workload",
+        "S004",
+        f"{job.workload.name} states neither FLOP nor bytes of a sample: there is nothing to predict from",
+        "--set workload.flop_per_sample=... states them; perfmodel calibrate takes timings instead",
+    )
 
 
 def refuse_impossible(job: Job, found: Curve) -> None:
@@ -237,9 +252,31 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "rests_on": rests_on(job, found),
         "sensitivity": sensitivity(found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
-        "notes": [*job.notes, cost.sentence],
+        "notes": [*job.notes, cost.sentence, *_above_one(found, eff, base)],
     }
     return result
+
+
+WELL_ABOVE_ONE = 1.05
+
+
+def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
+    """Why efficiency exceeds 1: the baseline is short of memory and runs a slower layout."""
+    known = np.where(np.isfinite(efficiency), efficiency, 0.0)
+    best = int(np.argmax(known))
+    if known[best] < WELL_ABOVE_ONE:
+        return []
+    before, after = found.names[base], found.names[best]
+    keys = [
+        key
+        for key in ("tp", "pp", "cp", "ep", "sharding", "recompute", "micro_batch")
+        if before[key] != after[key]
+    ]
+    words = ", ".join(f"{key} {before[key]} -> {after[key]}" for key in keys)
+    why = (
+        f"K = {int(found.k[base])} is short of memory; K = {int(found.k[best])} runs another layout ({words})"
+    )
+    return [f"efficiency above 1: {why if keys else 'a smaller batch per accelerator runs better here'}"]
 
 
 def _ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:

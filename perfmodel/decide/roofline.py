@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.prediction import inputs_of, refuse_impossible, setup_of
+from perfmodel.decide.prediction import inputs_of, refuse_empty, refuse_impossible, setup_of
 from perfmodel.models.roofline import product_time, ridge_flop_per_byte
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
@@ -52,7 +52,9 @@ class Phase:
 def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Result:
     """Phases of a job at every feasible K, with the roofs of its accelerator."""
     known = beliefs or shipped_beliefs()
-    found = curve(setup_of(job), known, draws=0, seed=seed)
+    setup = setup_of(job)
+    refuse_empty(job, setup, known)
+    found = curve(setup, known, draws=0, seed=seed)
     refuse_impossible(job, found)
     return Result("roofline", inputs_of(job, known), _result(job, found), seed)
 

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 WHOLE = 0  # micro-batch: the whole share of a replica at once
 LARGEST_DEGREE = 64
+LARGE_PARAMS = 1e9  # from here on states are worth sharding in networks that are cut by nothing else
 # The first and the last stage may each hold one layer less, in place of embeddings and logits (Llama 3, section 3.3.2).
 MISSING_LAYERS = 2
 
@@ -112,7 +113,10 @@ def divides_layers(layers: ArrayLike, stages: ArrayLike) -> NDArray[np.bool_]:
 def default_space(workload: Workload, machine: Machine, seq_len: int | None, k_most: int) -> Space:
     """What `layout: auto` searches: small, and wide enough to fit any zoo model on its usual hardware."""
     if workload.kind not in TRANSFORMER_KINDS or not workload.layers:
-        return Space(micro_batch=(WHOLE, *powers_of_two(256)))
+        whole = Space(micro_batch=(WHOLE, *powers_of_two(256)))
+        if (workload.params or 0) < LARGE_PARAMS:
+            return whole
+        return replace(whole, sharding=("ddp", "zero1", "fsdp"), recompute=("none", "full"))
     heads = int(workload.heads or 1)
     layers = int(workload.layers)
     limit = min(int(machine.domain), 16, k_most)

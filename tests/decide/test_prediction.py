@@ -198,3 +198,20 @@ def test_bands_of_ratios_are_narrower_than_bands_of_times():
     ratio = np.log(array(result, "efficiency_high") / array(result, "efficiency_low"))
     assert ratio[0] == 0.0
     assert np.all(ratio[:4] < width[:4])
+
+
+def test_a_workload_without_any_work_is_refused():
+    with pytest.raises(SpecError, match="nothing to predict from"):
+        predict(job("rgat"))
+
+
+def test_an_efficiency_above_one_is_explained():
+    result = answer("falcon-40b", "dgx-h100", k="8,64", global_batch=2048)
+    if np.nanmax(array(result, "efficiency")) > 1.05:
+        assert any(note.startswith("efficiency above 1") for note in result["notes"])
+
+
+def test_a_large_network_that_is_no_transformer_is_sharded():
+    result = answer("flux1", "dgx-h100", k="1,64", global_batch=4096)
+    assert result["feasible"][1]
+    assert result["layout"][1]["sharding"] != "ddp"
