@@ -36,7 +36,8 @@ Row = Mapping[str, str]
 
 LEAST_BYTES: Final = 8192.0
 SCHEMES: Final = ("sweep", "fabric")
-REFIT_ITERATIONS: Final = 10  # from the fit to everything; the step is below the spread by then
+#: One sweep moves the fit little, so its fold goes on from the full fit; a fabric's starts afresh, lest it remember.
+REFIT_ITERATIONS: Final = {"sweep": 10, "fabric": 60}
 KNEES: Final = tuple(float(p) for p in np.linspace(0.4, 1.1, 36))
 POOLED: Final = 2.0  # weight of all other sweeps, in sweeps, when choosing p for a kind of link and operation
 
@@ -81,8 +82,8 @@ def fit_fold(data: Sweeps, full: Fit, scheme: str, key: str) -> list[float]:
         data.measured_log[rest],
         design(data.at, full.names).take(rest),
         sweep_shares(data.keys["sweep"])[rest],
-        start=full.values,
-        iterations=REFIT_ITERATIONS,
+        start=full.values if scheme == "sweep" else None,
+        iterations=REFIT_ITERATIONS[scheme],
     )
     return [round(float(v), 3) for v in found.values]
 
