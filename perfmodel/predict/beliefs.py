@@ -111,7 +111,8 @@ class Beliefs:
                     known.append(level)
                 else:
                     square += self.level_spreads.get((name, level), SPREADS[name] * 0.5) ** 2
-            median[index], variance[index] = total, square
+            # Levels that nobody measured may add up to no more than the textbook's own doubt.
+            median[index], variance[index] = total, min(square, SPREADS[name] ** 2)
             basis[name] = _basis(name, known)
         return Belief(median, np.sqrt(variance), basis)
 

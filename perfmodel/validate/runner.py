@@ -171,16 +171,21 @@ def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
         found.setdefault(int(owner[i]), []).append(
             {
                 "k": int(data.at.k[row]),
-                "measured_s": float(np.exp(data.target[row]) * scale[i]),
-                "predicted_s": float(np.exp(scored.predicted[i]) * scale[i]),
-                "low_s": float(np.exp(scored.predicted[i] - scored.half[i]) * scale[i]),
-                "high_s": float(np.exp(scored.predicted[i] + scored.half[i]) * scale[i]),
+                "measured_s": _digits(np.exp(data.target[row]) * scale[i]),
+                "predicted_s": _digits(np.exp(scored.predicted[i]) * scale[i]),
+                "low_s": _digits(np.exp(scored.predicted[i] - scored.half[i]) * scale[i]),
+                "high_s": _digits(np.exp(scored.predicted[i] + scored.half[i]) * scale[i]),
             }
         )
     return [
         {"family": data.names[f], "mode": scored.mode, "kind": data.kinds[f], "points": points}
         for f, points in found.items()
     ]
+
+
+def _digits(seconds: float) -> float:
+    """Five digits: more than a timing has."""
+    return float(f"{seconds:.5g}")
 
 
 def collective_figures(corpus: Corpus, is_shipped: bool) -> dict[str, Any]:
