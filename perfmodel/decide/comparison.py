@@ -21,10 +21,14 @@ from numpy.typing import NDArray
 from perfmodel.decide.differing import Change, changes
 from perfmodel.decide.gate.inputs import dump, restore, with_k
 from perfmodel.decide.prediction import DRAWS, Prediction, predict
-from perfmodel.decide.ratio import conformal_factor, log_half_width
+from perfmodel.decide.ratio import conformal_factor
 from perfmodel.errors import SpecError
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.results import Result, plain
+from perfmodel.predict.beliefs import EFFECTS, Beliefs, shipped_beliefs
+from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.curve import Curve, coefficients, effect_covariance
+from perfmodel.predict.features import discrepancy
+from perfmodel.predict.step import step
+from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
 
 Array = NDArray[np.float64]
@@ -32,6 +36,7 @@ Array = NDArray[np.float64]
 MOST_CHANGES = 12  # more are told together: each costs two predictions and a reader's patience
 SAME = 1e-4  # an effect below this is none
 TOGETHER = "all other changes"
+NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True)
@@ -81,13 +86,11 @@ def compare(
     known = beliefs or shipped_beliefs()
     ladder = (*a.k, *b.k, *((at,) if at is not None else ()))
     left, right = with_k(a, ladder), with_k(b, ladder)
-    same = left.cluster.node.accelerator.name == right.cluster.node.accelerator.name
-    # What is not known of one accelerator is not known on both sides alike; of two, it is known apart.
     first = predict(left, known, draws=draws, seed=seed)
-    second = predict(right, known, draws=draws, seed=seed if same else seed + 1)
+    second = predict(right, known, draws=draws, seed=seed)
     found = _attribute(dump(left), dump(right), _Side.of(first), _Side.of(second), known)
     titles = names or _names(a, b)
-    result = _result(first, second, found, known, titles, at)
+    result = _result(first, second, found, known, titles, at, draws, seed)
     inputs = {"a": first.inputs, "b": second.inputs, "at": at}
     return Result("comparison", inputs, result, seed)
 
@@ -159,6 +162,8 @@ def _result(
     beliefs: Beliefs,
     names: tuple[str, str],
     at: int | None,
+    draws: int,
+    seed: int,
 ) -> dict[str, Any]:
     left, right = first.curve, second.curve
     if left is None or right is None:
@@ -166,9 +171,7 @@ def _result(
     a, b = _Side.of(first), _Side.of(second)
     k = left.k.astype(int)
     ratio = b.per_sample_s / a.per_sample_s
-    half = np.full(ratio.shape, np.nan)
-    if left.draws_s.shape[0] > 1 and left.draws_s.shape == right.draws_s.shape:
-        half = log_half_width(right.draws_s, left.draws_s, beliefs.noise, conformal_factor(right, beliefs))
+    low, high = _ratio_band(left, right, beliefs, draws, seed)
     index = _reference(k, ratio, first.result, at)
     known = [np.where(np.isfinite(effect.time), effect.time, 0.0) for effect in effects]
     rest = np.log(ratio) - np.sum(known, axis=0) if known else np.log(ratio)
@@ -179,8 +182,8 @@ def _result(
         "a": first.result,
         "b": second.result,
         "time_ratio": ratio,
-        "time_ratio_low": ratio * np.exp(-half),
-        "time_ratio_high": ratio * np.exp(half),
+        "time_ratio_low": ratio * low,
+        "time_ratio_high": ratio * high,
         "at_k": None if index is None else int(k[index]),
         "changes": rows,
         "attribution": {
@@ -192,11 +195,40 @@ def _result(
         "notes": _notes(first, second, effects),
     }
     result["answer"] = (
-        _sentence(result, names, index, half, a, b)
+        _sentence(result, names, index, a, b)
         if effects
         else "The two jobs are the same: nothing differs that a prediction reads."
     )
     return result
+
+
+def _ratio_band(left: Curve, right: Curve, beliefs: Beliefs, draws: int, seed: int) -> tuple[Array, Array]:
+    """Factors from the ratio of times to the ends of its 90 % band, by drawing the coefficients of both jobs.
+
+    What is not known of an accelerator is not known on both sides alike, so one that both have cancels; two are drawn
+    apart. The step model is run at the draws themselves: a change that can only help never looks uncertain.
+    """
+    if draws < 2:
+        return np.full(left.k.shape, np.nan), np.full(left.k.shape, np.nan)
+    same = left.setup.cluster.node.accelerator.name == right.setup.cluster.node.accelerator.name
+    widen = [conformal_factor(side, beliefs) / NORMAL_90 for side in (left, right)]
+    first = np.random.default_rng(seed).standard_normal((draws, len(EFFECTS)))
+    second = first if same else np.random.default_rng(seed + 1).standard_normal(first.shape)
+    logs = np.log(_drawn(right, beliefs, widen[1] * second)) - np.log(_drawn(left, beliefs, widen[0] * first))
+    # Drawn around the centre, which the median of the draws may miss where the step is not linear in them.
+    low, high = (np.quantile(logs, q, axis=0) for q in (0.05, 0.95))
+    centre = np.log(right.time_s / left.time_s)
+    return np.exp(np.minimum(low - centre, 0.0)), np.exp(np.maximum(high - centre, 0.0))
+
+
+def _drawn(found: Curve, beliefs: Beliefs, normal: Array) -> Array:
+    """T(K) at drawn coefficients, shape (draws, K); infeasible K are NaN."""
+    effects = normal @ np.linalg.cholesky(effect_covariance(beliefs, found.belief)).T
+    n = len(NAMES)
+    c = coefficients(found.setup, found.logs[:, None, None] + effects.T[:n, :, None], found.k)
+    time = step(found.setup.operations, found.setup.machine, found.at, c).time_s
+    slopes = discrepancy(found.setup.operations, found.at)
+    return np.asarray(time * np.exp(effects[:, n:] @ slopes) * np.where(found.feasible, 1.0, np.nan))
 
 
 def _reference(k: NDArray[np.int64], ratio: Array, result: Mapping[str, Any], at: int | None) -> int | None:
@@ -286,18 +318,18 @@ def _notes(first: Prediction, second: Prediction, effects: list[_Effect]) -> lis
 
 
 def _sentence(
-    result: Mapping[str, Any], names: tuple[str, str], index: int | None, half: Array, a: _Side, b: _Side
+    result: Mapping[str, Any], names: tuple[str, str], index: int | None, a: _Side, b: _Side
 ) -> str:
     if index is None:
         return f"{names[0]} and {names[1]} have no K in common that both can run."
-    speed = float(1.0 / plain(result["time_ratio"])[index])
-    k = int(result["k"][index])
-    band = ""
-    if np.isfinite(half[index]) and half[index] > 0:
-        band = f" (90 % band {speed * np.exp(-half[index]):.3g}x to {speed * np.exp(half[index]):.3g}x)"
-    text = f"At K = {k}, {names[1]} runs at {speed:.3g}x the speed of {names[0]}{band}"
-    if np.isfinite(half[index]) and abs(np.log(speed)) < half[index]:
-        text += ", no more than is uncertain"
+    speed, slow, fast = (
+        float(1.0 / result[key][index]) for key in ("time_ratio", "time_ratio_high", "time_ratio_low")
+    )
+    text = f"At K = {int(result['k'][index])}, {names[1]} runs at {speed:.3g}x the speed of {names[0]}"
+    if np.isfinite(slow) and slow < fast:
+        text += f" (90 % band {slow:.3g}x to {fast:.3g}x)"
+        if slow < 1.0 < fast:
+            text += ", no more than is uncertain"
     causes = [row for row in result["changes"] if abs(np.nan_to_num(row["effect"])) >= 0.005]
     if causes:
         told = ", ".join(f"{row['input']} {1.0 / (1.0 + row['effect']):.3g}x" for row in causes[:4])

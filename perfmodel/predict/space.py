@@ -44,7 +44,7 @@ REASONS: dict[Refusal, str] = {
     Refusal.NONE: "",
     Refusal.DIVISION: "K is not a multiple of tp*pp*cp",
     Refusal.BATCH: "the global batch does not fill the micro-batches of all replicas",
-    Refusal.HEADS: "tp does not divide the attention heads",
+    Refusal.HEADS: "tp does not divide the attention heads (a network without any cannot be cut by tp)",
     Refusal.LAYERS: "pp*vpp does not divide the layers evenly",
     Refusal.EXPERTS: "ep divides neither the experts nor the ranks",
     Refusal.SEQUENCE: "cp does not divide the sequence",
@@ -217,7 +217,8 @@ def candidates(
         steps = np.full_like(share, float(accumulation))
         micro = np.ceil(fullest / steps - 1e-9)
     uneven = (micro * steps >= fullest + micro) | ((asked != WHOLE) & (asked != micro))
-    heads = float(workload.heads or 0)
+    is_cut = workload.kind in TRANSFORMER_KINDS and bool(workload.layers)
+    heads = float(workload.heads or max(1, (workload.hidden or 64) // 64)) if is_cut else 0.0
     layers = float(workload.layers or 1)
     experts = float(workload.experts or 1)
     tokens = float(seq_len or workload.seq_len or 1)
@@ -227,7 +228,7 @@ def candidates(
         (Refusal.EXPERTS, (ep > 1) & ((experts % ep > 0) | ((tp * cp * replicas) % ep > 0))),
         (Refusal.SEQUENCE, (cp > 1) & (tokens % cp > 0)),
         (Refusal.LAYERS, (pp > 1) & ~divides_layers(layers, pp * vpp)),
-        (Refusal.HEADS, (tp > 1) & (heads > 0) & (heads % np.maximum(tp, 1.0) > 0)),
+        (Refusal.HEADS, (tp > 1) & ((heads == 0) | (heads % tp > 0))),
         (Refusal.BATCH, uneven | (micro > fullest) | (share < 1.0 - 1e-9)),
         (Refusal.DIVISION, (k_ % model > 0) | (model > k_)),
         (Refusal.REPLICAS, np.full(k_.shape, dp is not None) & (k_ != model * float(dp or 1))),

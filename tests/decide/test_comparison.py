@@ -154,3 +154,22 @@ def test_no_k_in_common():
     )
     assert result["at_k"] is None
     assert "no K in common" in result["answer"]
+
+
+def test_a_change_that_can_only_help_is_not_uncertain():
+    work = {"name": "mine", "flop_per_sample": "24 GFLOP", "bytes_per_sample": "400 MB", "params": 25_000_000}
+    slow, quick = (job(work | {"serial_time": t}, k="64") for t in ("300 ms", "30 ms"))
+    result = told(slow, quick)
+    assert result["time_ratio_low"][0] < result["time_ratio"][0]
+    assert result["time_ratio_high"][0] <= 1.0
+    assert "no more than is uncertain" not in result["answer"]
+
+
+def test_one_accelerator_is_unknown_alike_on_both_sides():
+    alike = told(job(k="64"), job(k="64", global_batch=8192))
+    apart = told(job(k="64"), job("resnet50", "dgx-h100", k="64"))
+
+    def width(result):
+        return np.log(result["time_ratio_high"][0] / result["time_ratio_low"][0])
+
+    assert width(alike) < 0.5 * width(apart)

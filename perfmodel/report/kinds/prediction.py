@@ -342,8 +342,10 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
         return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step} a step)."
     sentence = f"Cheapest is K = {p_star['k']} ({cost}), fastest is K = {fastest['k']}"
     c0, c1 = p_star.get("cost_usd"), fastest.get("cost_usd")
-    if c0 and c1 and t0 and t1:
-        sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(t0 / t1, 'x')} the speed"
+    r0, r1 = (common.at(result, "throughput", point["k"]) for point in (p_star, fastest))
+    speed = r1 / r0 if r0 and r1 else t0 / t1 if t0 and t1 else None  # samples a second: weak scaling too
+    if c0 and c1 and speed:
+        sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(speed, 'x')} the speed"
     return sentence + "."
 
 
