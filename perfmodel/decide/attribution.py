@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.curve import Curve, coefficients
+from perfmodel.predict.layouts import Sharding
 from perfmodel.predict.step import step
 
 Array = NDArray[np.float64]
@@ -89,6 +90,9 @@ def cause_at(curve: Curve, lost: Mapping[str, Array], index: int) -> str | None:
 def in_words(curve: Curve, part: str, index: int) -> str:
     """A cause as people say it, with the tier where it happens."""
     words = _WORDS[part]
+    sharding = float(np.broadcast_to(curve.at.sharding, curve.k.shape)[index])
+    if part == "data_parallel" and sharding == Sharding.PARAMETER_SERVER:
+        words = "exchange with the parameter server"
     nodes = float(curve.k[index] / np.broadcast_to(curve.at.per_node, curve.k.shape)[index])
     if part in ("data_parallel", "sharded_weights", "tensor_parallel", "expert_parallel"):
         tier = (

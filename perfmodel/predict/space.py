@@ -43,7 +43,7 @@ class Refusal(IntEnum):
 REASONS: dict[Refusal, str] = {
     Refusal.NONE: "",
     Refusal.DIVISION: "K is not a multiple of tp*pp*cp",
-    Refusal.BATCH: "the global batch does not fill the micro-batches of all replicas",
+    Refusal.BATCH: "the global batch is too small for the replicas, or not dp x micro_batch x accumulation",
     Refusal.HEADS: "tp does not divide the attention heads (a network without any cannot be cut by tp)",
     Refusal.LAYERS: "pp*vpp does not divide the layers evenly",
     Refusal.EXPERTS: "ep divides neither the experts nor the ranks",

@@ -335,7 +335,7 @@ def _span(knee: Mapping[str, Any], before: str = "") -> str:
 
 
 def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
-    cost = text.quantity(p_star.get("cost_usd"), "USD")
+    cost = text.quantity(p_star["cost_usd"], "USD") if p_star.get("cost_usd") else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if p_star["k"] == fastest["k"]:
         step = text.quantity(t1, "s")
