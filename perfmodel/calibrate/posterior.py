@@ -104,8 +104,8 @@ def predict_rows(
     rows: Index,
     owner: Index,
     prior: Array,
-) -> tuple[Array, Array]:
-    """Log time and its standard deviation at `rows`; `owner` positions them among the jobs.
+) -> tuple[Array, Array, Array]:
+    """Log time, its standard deviation and the slopes (rows, n_effects) at `rows`; `owner` positions them among the jobs.
 
     Without a posterior the population predicts, with `prior` variances.
     """
@@ -116,4 +116,4 @@ def predict_rows(
     else:
         value = value + (effects * posterior.mean[owner]).sum(axis=1)
         variance = np.einsum("re,ref,rf->r", effects, posterior.covariance[owner], effects)
-    return value, np.sqrt(np.maximum(variance, 0.0) + beliefs.noise**2)
+    return value, np.sqrt(np.maximum(variance, 0.0) + beliefs.noise**2), effects

@@ -34,8 +34,8 @@ def log_half_width(drawn: Array, base: Array, noise: float, factor: float) -> Ar
 
 
 def conformal_factor(found: Curve, beliefs: Beliefs) -> float:
-    """The widening of 90 % bands that the validation asked for, for this kind of workload."""
-    mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
+    """The widening of 90 % bands of ratios that the validation asked for, for this kind of workload."""
+    mode = beliefs.calibration.mode if beliefs.calibration is not None else "ratio"
     return beliefs.factor(mode, found.setup.workload.kind)
 
 

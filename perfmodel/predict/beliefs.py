@@ -122,8 +122,9 @@ class Beliefs:
         return float(table.get(workload_class(kind), table.get("all", 1.645)))
 
     def band_weights(self, mode: str) -> Sequence[float]:
-        """Weights of what a calibrated band is made of; the joined spread alone where none were fitted."""
-        return self.bands.get(mode, (0.0, 1.0, 0.0, 0.0, 0.0))
+        """Weights of what a band is made of; the spread alone where none were fitted."""
+        plain = (self.noise, 1.0, 1.0) if mode == "datasheet" else (0.0, 1.0, 0.0, 0.0, 0.0)
+        return self.bands.get(mode, plain)
 
     def calibrated(self, calibration: Calibration) -> Beliefs:
         """The same beliefs with a calibration."""

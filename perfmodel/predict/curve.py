@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
-from perfmodel.predict.extrapolation import band_spread, join, laws_at
+from perfmodel.predict.extrapolation import band_spread, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, pick
@@ -232,8 +232,12 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     base = _population_logs(setup, belief) if timed else logs
     jacobian = sensitivities(setup, at, base)
     effects = np.concatenate([jacobian, slopes])
-    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2
-    spread = np.sqrt(variance)
+    spread = np.sqrt(np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2)
+    if known is None:
+        left_open = np.zeros_like(beliefs.scatter)
+        left_open[: len(NAMES)] = np.square(belief.spread)
+        signs = population_signs(effects, beliefs.scatter, left_open)
+        spread = band_spread(signs, beliefs.band_weights("datasheet"))
     scale = np.ones_like(setup.k)
     if known is not None and not timed:
         scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))

@@ -100,3 +100,12 @@ def join(model: Array, spread: Array, law: Array, laws: Laws, reach: Array) -> J
 def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:
     """Root of the sum of squares of the weighted signs."""
     return np.asarray(np.sqrt(np.tensordot(np.square(np.asarray(weights, float)), np.square(signs), axes=1)))
+
+
+def population_signs(effects: Array, scatter: Array, left_open: Array) -> Array:
+    """What a band without measurements is made of: a floor, the scatter between jobs, and what nobody measured.
+
+    `effects` (n_effects, n) are slopes, `scatter` and `left_open` variances, (n_effects,) or (n_effects, n).
+    """
+    parts = [np.square(effects) * (v[:, None] if v.ndim == 1 else v) for v in (scatter, left_open)]
+    return np.stack([np.ones(effects.shape[1]), *(np.sqrt(part.sum(axis=0)) for part in parts)])

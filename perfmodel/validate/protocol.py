@@ -12,7 +12,7 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.extrapolation import Joined, band_spread, join, laws_at
+from perfmodel.predict.extrapolation import Joined, band_spread, join, laws_at, population_signs
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -126,9 +126,11 @@ def _predict(
         posterior = condition_jobs(beliefs, data, families, [item.calibration for item in members], logs)
     rows = np.concatenate([item.target for item in members])
     owner = np.repeat(np.arange(len(members)), [item.target.size for item in members])
-    value, sd = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
+    value, sd, slopes = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
     if posterior is None:
-        return rows, value, sd, np.stack([np.ones_like(sd), sd])
+        left_open = prior[owner].T - beliefs.scatter[:, None]
+        signs = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
+        return rows, value, band_spread(signs, beliefs.band_weights(mode)), signs
     joined = _join_laws(data, members, value, sd)
     return rows, joined.value, band_spread(joined.signs, beliefs.band_weights(mode)), joined.signs
 
