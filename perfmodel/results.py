@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Result:
-    """An answer of one verb: `kind` names the schema, `inputs` reproduces it, `result` is CLI.md's mapping."""
+    """An answer of one verb: `kind` names the schema, `inputs` reproduces it, `result` the documented mapping."""
 
     kind: str
     inputs: dict[str, Any]

@@ -160,7 +160,6 @@ def fit(
     learn_priors: bool = True,
     learn_scatter: bool = True,
     offset_boost: Array | None = None,
-    linearise_at_modes: bool = False,
 ) -> Fit:
     """Fit shifts, variances and noise to all `families`.
 
@@ -180,13 +179,9 @@ def fit(
     y, extra = target[rows], discrepancy[:, rows]
     for iteration in range(iterations):
         population = shifts.logs(values)
-        if not linearise_at_modes:
-            effects = np.zeros_like(effects)
-        logs = population[:, owner] + effects[:n_c, owner]
-        predicted, jacobian = linearise(lambda at: model(at, rows), logs)
+        predicted, jacobian = linearise(lambda at: model(at, rows), population[:, owner])
         stacked = np.vstack([jacobian, extra])
-        # Residual from the population, with the random effects taken out linearly.
-        residual = y - predicted + (jacobian * effects[:n_c, owner]).sum(axis=0)
+        residual = y - predicted
         normal = np.diag(1.0 / np.square(prior_sd))
         right = -(values - prior) / np.square(prior_sd)
         used = np.zeros(n_c + n_u)

@@ -11,7 +11,7 @@ from perfmodel.measure.group import Group
 from perfmodel.measure.step import StepContext, StepRun, StepSettings, run_step
 from perfmodel.measure.timings import Recorded, add_run, check_may_add
 from perfmodel.results import Result
-from perfmodel.workloads.from_torch import _find as find_function
+from perfmodel.workloads.from_torch import find_function
 
 
 def measure_step(

@@ -7,11 +7,12 @@ from typing import Literal
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Precision
-from perfmodel.specs.job import TRANSFORMERS, Job, JobFile, Regime
+from perfmodel.specs.job import Job, JobFile, Regime
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.loader import Tree
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
+from perfmodel.specs.workload import TRANSFORMER_KINDS
 
 DEFAULT_MAX_K = 1024
 DEFAULT_TOKENS = 4 * 2**20  # global batch of a language model where nobody says
@@ -40,14 +41,14 @@ class Finisher:
         seq_len = spec.seq_len or spec.workload.seq_len
         if (
             spec.seq_len is not None
-            and spec.workload.kind not in TRANSFORMERS
+            and spec.workload.kind not in TRANSFORMER_KINDS
             and spec.workload.seq_len is None
         ):
             self.notes.append(f"seq_len has no meaning for {spec.workload.name} and is left out")
             seq_len = None
         precision = self._precision()
         global_batch, per_accelerator = self._batch(regime, seq_len)
-        transformer = spec.workload.kind in TRANSFORMERS
+        transformer = spec.workload.kind in TRANSFORMER_KINDS
         if self.problems:
             raise SpecError(self.problems)
         job = Job(
@@ -100,7 +101,9 @@ class Finisher:
     def _batch(self, regime: Regime, seq_len: int | None) -> tuple[int | None, int | None]:
         spec = self.spec
         language = (
-            spec.workload.kind in TRANSFORMERS and seq_len is not None and spec.workload.sample == "sequence"
+            spec.workload.kind in TRANSFORMER_KINDS
+            and seq_len is not None
+            and spec.workload.sample == "sequence"
         )
         if regime == "strong":
             if spec.global_batch is None:
@@ -186,7 +189,7 @@ class Finisher:
                 "layout.pp",
                 f"pp {layout.pp} with vpp {layout.vpp} exceeds the {workload.layers} layers of {workload.name}",
             )
-        if layout.ep > 1 and not workload.experts and workload.kind in TRANSFORMERS:
+        if layout.ep > 1 and not workload.experts and workload.kind in TRANSFORMER_KINDS:
             self._refuse("layout.ep", f"{workload.name} has no experts to spread: ep is {layout.ep}")
         size = layout.model_parallel * (layout.dp or 1)
         if self.problems:
@@ -208,6 +211,6 @@ class Finisher:
                 f"K must be a multiple of {layout.model_parallel}",
             )
         if layout.sharding is None:
-            sharding = "zero1" if workload.kind in TRANSFORMERS else "ddp"
+            sharding = "zero1" if workload.kind in TRANSFORMER_KINDS else "ddp"
             layout = layout.model_copy(update={"sharding": sharding})
         return layout

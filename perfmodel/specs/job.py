@@ -12,7 +12,7 @@ from perfmodel.specs.fields import Count, CountOrZero, Duration, Number, Precisi
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.loader import Mark, Source, Tree
-from perfmodel.specs.workload import Workload
+from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]
 Framework = Literal[
@@ -31,16 +31,6 @@ Framework = Literal[
     "other",
     "unknown",
 ]
-TRANSFORMERS = frozenset(
-    {
-        "decoder-transformer",
-        "encoder-transformer",
-        "encoder-decoder-transformer",
-        "moe-transformer",
-        "hybrid-mamba-transformer",
-        "vision-transformer",
-    }
-)
 
 
 class Jitter(SpecModel):
@@ -55,10 +45,10 @@ class Jitter(SpecModel):
 class Reliability(SpecModel):
     """How often a run is interrupted and what an interruption costs."""
 
-    mtbf_per_accelerator: Duration | None = Field(
+    mtbf_per_accelerator: TimeBetweenFailures | None = Field(
         None, description="Mean time between failures of one accelerator."
     )
-    mtbf_per_node: Duration | None = Field(
+    mtbf_per_node: TimeBetweenFailures | None = Field(
         None, description="The same of what the accelerators of a node share."
     )
     checkpoint: Duration = Field(
@@ -132,4 +122,4 @@ class Job(SpecModel):
     @property
     def is_transformer(self) -> bool:
         """Whether the workload is cut by tensor and pipeline parallelism as transformers are."""
-        return self.workload.kind in TRANSFORMERS
+        return self.workload.kind in TRANSFORMER_KINDS

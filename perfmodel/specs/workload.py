@@ -27,6 +27,16 @@ WorkloadKind = Literal[
     "tts",
     "vision-transformer",
 ]
+TRANSFORMER_KINDS = frozenset(
+    {
+        "decoder-transformer",
+        "encoder-transformer",
+        "encoder-decoder-transformer",
+        "moe-transformer",
+        "hybrid-mamba-transformer",
+        "vision-transformer",
+    }
+)
 Flop = Annotated[float, Quantity("FLOP", most="1000000 ZFLOP", bare=True)]
 Bytes = Annotated[float, Quantity("B", most="1000 PB", bare=True)]
 

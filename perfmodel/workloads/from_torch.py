@@ -66,7 +66,7 @@ def read_module(target: str, *, name: str | None = None, samples: int | None = N
             code="W200",
             help='pip install "perfmodel[torch]" (the CPU build is enough: nothing is computed)',
         )
-    build = _find(target)
+    build = find_function(target)
     with _refused(target, "builds no module"):
         module, arguments, keywords = _build(target, build)
     count = samples if samples is not None else _samples(target, arguments, keywords)
@@ -124,7 +124,7 @@ def describe(found: Trace, shapes: int) -> list[str]:
     return lines
 
 
-def _find(target: str) -> Callable[[], Any]:
+def find_function(target: str) -> Callable[[], Any]:
     """The function that `package.module:function` or `file.py:function` names."""
     place, colon, function = target.rpartition(":")
     if not colon or not place or not function:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.specs.workload import TRANSFORMER_KINDS as TRANSFORMER_KINDS
 from perfmodel.specs.workload import Workload
 
 Array = NDArray[np.float64]
@@ -36,16 +37,6 @@ class Split(IntEnum):
     EXPERT = 3  # experts spread over ep ranks, tokens routed
 
 
-TRANSFORMER_KINDS = frozenset(
-    {
-        "decoder-transformer",
-        "encoder-transformer",
-        "encoder-decoder-transformer",
-        "moe-transformer",
-        "hybrid-mamba-transformer",
-        "vision-transformer",
-    }
-)
 TWO_TOWERS = frozenset({"encoder-decoder-transformer"})
 LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-mamba-transformer"})
 

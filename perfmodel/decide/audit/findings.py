@@ -59,7 +59,7 @@ class Finding:
     k: int | None = None
 
     def mapping(self) -> dict[str, Any]:
-        """CLI.md's form, with `k` beside it."""
+        """The documented JSON form, with `k` beside it."""
         return {
             "code": self.code,
             "severity": self.severity,

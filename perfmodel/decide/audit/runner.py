@@ -43,7 +43,7 @@ def audit(
     seed: int = 0,
     catalog: Catalog | None = None,
 ) -> Result:
-    """Check a claim against physics, the rules of a chart and the beliefs; CLI.md's `audit.result`."""
+    """Check a claim against physics, the rules of a chart and the beliefs; the `result` of an audit."""
     device = claim.device
     if device is None:
         raise claim.error_at(

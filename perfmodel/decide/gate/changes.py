@@ -127,7 +127,7 @@ class Effect:
     cause: str
 
     def mapping(self, job: str) -> dict[str, Any]:
-        """CLI.md's form, with the job and the unit beside it."""
+        """The documented JSON form, with the job and the unit beside it."""
         return {
             "job": job,
             "metric": self.policy.subject,

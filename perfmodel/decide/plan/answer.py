@@ -48,7 +48,7 @@ def layout_words(candidate: Candidate) -> str:
 
 
 def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str, Any]) -> Plan:
-    """Everything that CLI.md's `plan.result` holds, and more."""
+    """Everything that the `result` of a plan holds, and more."""
     best = found.partial.best
     missed = None if best else nearest(found)
     shown: Sequence[Candidate] = best
