@@ -163,7 +163,7 @@ def _grid(charts: Sequence[Chart]) -> str:
 
 
 def _table(table: Table, *, alone: bool = False) -> str:
-    shown = [text.column_text(head, table.values(i)) for i, head in enumerate(table.heads)]
+    shown = text.table_text(table)
     right = [text.numeric(table.values(i)) for i in range(len(shown))]
     heads = "".join(
         f'<th scope="col"{_class(n)}><button type="button">{escape(heading) or "&nbsp;"}</button></th>'
@@ -179,7 +179,7 @@ def _table(table: Table, *, alone: bool = False) -> str:
                     f'<td class="n" data-v="{"" if raw is None else repr(float(raw))}">{escape(values[r])}</td>'
                 )
             else:
-                whole = ' class="w"' if 0 < len(values[r]) <= 26 else ""
+                whole = ' class="w"' if len(values[r]) <= 26 else ""
                 tagged = table.heads[i].title in ("confidence", "severity", "verdict") and values[r] in _TAGS
                 shown_text = (
                     f'<span class="tag {values[r]}">{values[r]}</span>' if tagged else escape(values[r])

@@ -51,7 +51,7 @@ def table(item: Table) -> list[str]:
     """One table with its title, numbers on the right."""
     if not item.rows:
         return []
-    columns = [text.column_text(head, item.values(i)) for i, head in enumerate(item.heads)]
+    columns = text.table_text(item)
     right = [text.numeric(item.values(i)) for i in range(len(columns))]
     lines = [f"**{escape(item.title)}**", "", "| " + " | ".join(escape(h) for h, _ in columns) + " |"]
     lines.append("|" + "|".join("--:" if r else ":--" for r in right) + "|")

@@ -94,7 +94,8 @@ def print_table(table: Table, console: Console) -> None:
     )
     if table.marked:
         grid.add_column("", width=1, no_wrap=True)
-    shown = {i: text.column_text(heads[i], table.values(i)) for i in widths}
+    written = text.table_text(table)
+    shown = {i: written[i] for i in widths}
     for i, width in widths.items():
         right = text.numeric(table.values(i))
         grid.add_column(
@@ -129,8 +130,7 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
     """
     least: dict[int, int] = {}
     most: dict[int, int] = {}
-    for i, head in enumerate(table.heads):
-        heading, cells = text.column_text(head, table.values(i))
+    for i, (heading, cells) in enumerate(text.table_text(table)):
         word = max((len(w) for w in heading.split()), default=1)
         longest = max((len(c) for c in cells), default=1)
         most[i] = max(word, longest)

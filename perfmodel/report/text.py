@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from perfmodel.report.model import Cell, Column
+from perfmodel.report.model import Cell, Column, Table
 
 MISSING = "-"
 
@@ -85,13 +85,29 @@ def cell(value: Cell, factor: float = 1.0) -> str:
     return str(value)
 
 
-def column_text(column: Column, values: Sequence[Cell]) -> tuple[str, list[str]]:
-    """A column's heading with its unit, and its cells as text.
+def table_text(table: Table) -> list[tuple[str, list[str]]]:
+    """Each column's heading and cells as text.
+
+    >>> heads = [Column("time", "s"), Column("high", "s", unit_of="time")]
+    >>> table_text(Table("", heads, [(0.9, 1.2)]))
+    [('time [ms]', ['900']), ('high [ms]', ['1,200'])]
+    """
+    places = {head.title: i for i, head in enumerate(table.heads)}
+    return [
+        column_text(head, table.values(i), table.values(places.get(head.unit_of, i)))
+        for i, head in enumerate(table.heads)
+    ]
+
+
+def column_text(
+    column: Column, values: Sequence[Cell], scaled_by: Sequence[Cell] = ()
+) -> tuple[str, list[str]]:
+    """A column's heading with its unit, and its cells as text; the prefix suits `scaled_by`, else the cells.
 
     >>> column_text(Column("time", "s"), [0.5, 0.25, None])
     ('time [ms]', ['500', '250', '-'])
     """
-    factor, unit = scale(values, column.quantity)
+    factor, unit = scale(scaled_by or values, column.quantity)
     if column.quantity == "" or not any(_is_number(v) for v in values):
         return column.title, [cell(v) for v in values]
     heading = f"{column.title} [{unit}]" if unit else column.title

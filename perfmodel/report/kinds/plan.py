@@ -165,8 +165,8 @@ def _ranking(
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
         Column("step", "s", 0, "time_s"),
-        Column("low", "s", 5, "time_s_low"),
-        Column("high", "s", 5, "time_s_high"),
+        Column("low", "s", 5, "time_s_low", "step"),
+        Column("high", "s", 5, "time_s_high", "step"),
         Column("run", "s", 3, "wall_s"),
         Column("E", "", 4, "efficiency"),
         Column("cost", "USD", 0, "cost_usd"),
@@ -267,8 +267,8 @@ def _goodput(result: Mapping[str, Any]) -> list[Table]:
     columns = [
         Column("K", "", 0, "k"),
         Column("run", "s", 0, "wall_s"),
-        Column("low", "s", 1, "wall_s_low"),
-        Column("high", "s", 1, "wall_s_high"),
+        Column("low", "s", 1, "wall_s_low", "run"),
+        Column("high", "s", 1, "wall_s_high", "run"),
         Column("goodput", "%", 0, "goodput"),
         Column("interruptions", "", 2, "failures"),
         Column("between them", "s", 3, "mtbf_s"),
@@ -316,6 +316,6 @@ def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high")):
+    if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "step")):
         return False
     return bool(a["time_s_low"] <= b["time_s_high"] and b["time_s_low"] <= a["time_s_high"])

@@ -232,8 +232,8 @@ def _curve(result: Mapping[str, Any]) -> Table:
     n = len(ks)
     specs = [
         ("time_s", Column("time", "s", 0, "time_s")),
-        ("time_s_low", Column("low", "s", 3, "time_s_low")),
-        ("time_s_high", Column("high", "s", 3, "time_s_high")),
+        ("time_s_low", Column("low", "s", 3, "time_s_low", "time")),
+        ("time_s_high", Column("high", "s", 3, "time_s_high", "time")),
         ("speedup", Column("S", "x", 0, "speedup")),
         ("efficiency", Column("E", "%", 0, "efficiency")),
         ("throughput", Column("per s", "", 5, "throughput")),
@@ -335,7 +335,7 @@ def _span(knee: Mapping[str, Any], before: str = "") -> str:
 
 
 def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
-    cost = text.quantity(p_star["cost_usd"], "USD") if p_star.get("cost_usd") else "price unknown"
+    cost = text.quantity(p_star["cost_usd"], "USD") if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if p_star["k"] == fastest["k"]:
         step = text.quantity(t1, "s")
