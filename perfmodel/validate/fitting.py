@@ -29,6 +29,7 @@ BAND_FREEDOM = 3.0  # of the Student-t that scales the bands: errors have heavy 
 # Of what nobody measured in a band without measurements. The folds hardly have such jobs, so this is an assumption:
 # a kind of workload that no one ran gets a band of about x/2.5, not that of its measured cousins.
 LEAST_OPEN_WEIGHT = 0.3
+STRANGERS = 4  # one in so many users of an unmeasured prediction
 LEAST_FAMILIES = 25  # for a class to have a conformal factor of its own
 Say = Callable[[str], None]
 
@@ -173,22 +174,35 @@ def band_weights(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str
 
 
 def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, dict[str, float]]:
-    """Factor on the spread at which 90 % of held-out points lie inside the band, by mode and class of workload."""
+    """Factor on the spread at which 90 % of held-out points lie inside the band, by mode and class of workload.
+
+    Without measurements one user in four is taken to be a stranger (a source that the fit has not seen), the others
+    neighbours (another run of a known stack): both kinds of held-out error count, where the folds have both.
+    """
     data = resolved.observations
-    known = held_out(resolved, folds, beliefs, "group")
     ids = [i for i in range(len(data.names)) if data.rows[i].size]
     found: dict[str, dict[str, float]] = {}
     for mode in MODES:
-        scored = score_mode(data, mode, ids, known)
-        error, family = scored.error(data), data.family[scored.rows]
-        classes = np.array([workload_class(data.kinds[int(f)]) for f in family])
-        table = {"all": round(conformal_factor(error, scored.spread, family), 3)}
-        for name in sorted(set(classes.tolist())):
-            inside = classes == name
-            if np.unique(family[inside]).size >= LEAST_FAMILIES:
-                table[name] = round(conformal_factor(error[inside], scored.spread[inside], family[inside]), 3)
-        found[mode] = table
+        schemes = ("group", "source") if mode == "datasheet" and "source" in folds.values else ("group",)
+        scores = [
+            score_mode(data, mode, ids, held_out(resolved, folds, beliefs, scheme)) for scheme in schemes
+        ]
+        error = np.concatenate([scored.error(data) for scored in scores])
+        spread = np.concatenate([scored.spread for scored in scores])
+        family = np.concatenate([data.family[scored.rows] for scored in scores])
+        found[mode] = _factors(data, error, spread, family)
     return found | {"ratio": ratio_factors(resolved, folds, beliefs)}
+
+
+def _factors(data: Observations, error: Array, spread: Array, family: NDArray[np.intp]) -> dict[str, float]:
+    """Conformal factors of all points and of every class of workload with enough families."""
+    classes = np.array([workload_class(data.kinds[int(f)]) for f in family])
+    table = {"all": round(conformal_factor(error, spread, family), 3)}
+    for name in sorted(set(classes.tolist())):
+        inside = classes == name
+        if np.unique(family[inside]).size >= LEAST_FAMILIES:
+            table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
+    return table
 
 
 def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
@@ -206,11 +220,4 @@ def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[st
         errors.append(at.residual[base] - at.residual[others])
         spreads.append(np.sqrt((np.square(slopes) * variance[:, None]).sum(axis=0) + 2.0 * beliefs.noise**2))
         families.append(np.full(others.size, i, dtype=np.intp))
-    error, spread, family = np.concatenate(errors), np.concatenate(spreads), np.concatenate(families)
-    classes = np.array([workload_class(data.kinds[int(f)]) for f in family])
-    table = {"all": round(conformal_factor(error, spread, family), 3)}
-    for name in sorted(set(classes.tolist())):
-        inside = classes == name
-        if np.unique(family[inside]).size >= LEAST_FAMILIES:
-            table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
-    return table
+    return _factors(data, np.concatenate(errors), np.concatenate(spreads), np.concatenate(families))
