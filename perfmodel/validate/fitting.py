@@ -183,9 +183,12 @@ def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, d
     ids = [i for i in range(len(data.names)) if data.rows[i].size]
     found: dict[str, dict[str, float]] = {}
     for mode in MODES:
-        schemes = ("group", "source") if mode == "datasheet" and "source" in folds.values else ("group",)
+        mixed = mode == "datasheet" and "source" in folds.values
+        times = {"group": STRANGERS - 1, "source": 1} if mixed else {"group": 1}
         scores = [
-            score_mode(data, mode, ids, held_out(resolved, folds, beliefs, scheme)) for scheme in schemes
+            scored
+            for scheme, count in times.items()
+            for scored in [score_mode(data, mode, ids, held_out(resolved, folds, beliefs, scheme))] * count
         ]
         error = np.concatenate([scored.error(data) for scored in scores])
         spread = np.concatenate([scored.spread for scored in scores])
