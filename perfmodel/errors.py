@@ -12,6 +12,10 @@ EXIT_USAGE = 2  # bad usage or bad input
 EXIT_FAULT = 3  # a fault of ours
 EXIT_INTERRUPTED = 130
 
+# A line of a binary or generated file can be megabytes long; an error shows what stands around its column.
+_LONGEST_SNIPPET = 160
+_LONGEST_MESSAGE = 800
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -46,22 +50,34 @@ class Problem:
     def headline(self) -> str:
         """The first line of the message: position, code, what is wrong."""
         prefix = f"{self.location}: " if self.location else ""
-        return f"{prefix}{self.severity}[{self.code}]: {self.message}"
+        message = self.message
+        if len(message) > _LONGEST_MESSAGE:  # it quotes what was read, which may be anything
+            message = f"{message[: _LONGEST_MESSAGE // 2]} ... {message[-_LONGEST_MESSAGE // 4 :]}"
+        return f"{prefix}{self.severity}[{self.code}]: {_visible(message)}"
 
     def __str__(self) -> str:
         lines = [self.headline]
         if self.snippet is not None and self.line is not None:
             number = str(self.line)
             margin = " " * len(number)
+            first = max((self.column or 1) - 1 - _LONGEST_SNIPPET // 2, 0)
+            if len(self.snippet) <= _LONGEST_SNIPPET:
+                first = 0
+            shown = _visible(self.snippet[first : first + _LONGEST_SNIPPET])
             lines.append(f"{margin} |")
-            lines.append(f"{number} | {self.snippet}")
+            lines.append(f"{number} | {shown}")
             if self.column is not None:
                 # Tabs are kept so that the caret stands under its character in any terminal.
-                pad = "".join("\t" if char == "\t" else " " for char in self.snippet[: self.column - 1])
+                pad = "".join("\t" if char == "\t" else " " for char in shown[: self.column - 1 - first])
                 lines.append(f"{margin} | {pad}^")
         if self.help:
             lines.append(f"  help: {self.help}")
         return "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    """Text with control characters replaced: what was read must not steer the terminal that shows it."""
+    return "".join(char if char.isprintable() or char in "\t\n" else "\ufffd" for char in text)
 
 
 class SpecError(Exception):

@@ -202,6 +202,7 @@ def parse(text: str | float | int, dimension: str) -> float:
     if isinstance(text, (int, float)):
         if dimension == "1":
             return _finite(float(text), text)
+        _finite(float(text), text)
         raise UnitError(
             f"a number without a unit: {text:g}",
             f'write "{text:g} {_LIKELY[dimension]}" if that is meant; the unit is part of the value',

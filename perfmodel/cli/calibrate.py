@@ -25,6 +25,7 @@ from perfmodel.cli.options import (
     SetOption,
     SpecsOption,
     WorkloadOption,
+    check_targets,
     emit,
     job_from_options,
     write_text,
@@ -104,6 +105,7 @@ def calibrate(
         preset=preset,
         seed=seed,
     )
+    check_targets(output, plot, report)
     if output is not None:
         write_text(output, result.to_json())
     emit(result, format, None, plot, report, quiet or (output is not None and format is None))

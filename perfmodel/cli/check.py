@@ -17,6 +17,8 @@ from perfmodel.cli.options import (
     ReportOption,
     SeedOption,
     SpecsOption,
+    check_folder,
+    check_targets,
     emit,
     write_text,
 )
@@ -97,6 +99,9 @@ def check(
     suffix = output.suffix.lower() if output is not None else ""
     shown = CheckFormat(format or _SUFFIXES.get(suffix, "table"))
     targets = [_target(text) for text in write or ()]
+    check_targets(output, plot, report)
+    for _, extra in targets:
+        check_folder(extra)
     try:
         result, blocked = _run(file, undecided, update_baseline, beliefs, specs, seed)
     except SpecError as error:

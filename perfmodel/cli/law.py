@@ -20,6 +20,7 @@ from perfmodel.cli.options import (
     emit,
 )
 from perfmodel.cli.study import quantity
+from perfmodel.errors import UsageError
 
 
 class LawName(StrEnum):
@@ -82,6 +83,11 @@ def law(
     from perfmodel.specs.ranges import parse_k
     from perfmodel.study.lawtable import LawOptions, parse_fractions, tabulate
 
+    moved = quantity("--message", message, "B") or 0.0
+    if moved and bandwidth is None:
+        raise UsageError(
+            "--message needs a --bandwidth", code="U022", help='such as --bandwidth "400 Gbit/s"'
+        )
     options = LawOptions(
         law=law.value,
         k=parse_k(k or "1..512"),
@@ -91,7 +97,7 @@ def law(
         keep=keep,
         term=term.value,
         alpha_s=quantity("--alpha", alpha, "s") or 0.0,
-        message_bytes=quantity("--message", message, "B") or 0.0,
+        message_bytes=moved,
         bandwidth_bytes_per_s=quantity("--bandwidth", bandwidth or "1000000 PB/s", "B/s") or 0.0,
         regime="strong" if regime is None else regime.value,
     )

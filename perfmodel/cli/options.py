@@ -190,6 +190,9 @@ def emit(
 ) -> None:
     """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
     chosen = _format(format, output)
+    check_targets(output, plot, report)
+    if plot is not None:  # first: not every result has a plot, and then nothing is written
+        _write_plot(result, plot)
     if output is not None:
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
@@ -197,8 +200,6 @@ def emit(
             importlib.import_module("perfmodel.report.terminal").render(result.envelope())
     else:
         sys.stdout.write(_text(result, chosen, width=110))
-    if plot is not None:
-        _write_plot(result, plot)
     if report is not None:
         html = importlib.import_module("perfmodel.report.html")
         write_text(report, html.render(result.envelope(), command=command_line()))
@@ -229,22 +230,35 @@ def _text(result: Result, format: Format, width: int) -> str:
 
 
 def _write_plot(result: Result, path: Path) -> None:
-    if path.suffix.lower() not in _PLOT_SUFFIXES:
+    try:
+        importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", code="U014") from None
+
+
+def check_targets(output: Path | None, plot: Path | None = None, report: Path | None = None) -> None:
+    """Refuse a bad target before any of them is written, so that nothing is left half done."""
+    if plot is not None and plot.suffix.lower() not in _PLOT_SUFFIXES:
         raise UsageError(
-            f"--plot: cannot write {path.name}",
+            f"--plot: cannot write {plot.name}",
             code="U013",
             help=f"end the name in one of {', '.join(_PLOT_SUFFIXES)}",
         )
-    check_folder(path)
-    importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
+    targets = [path for path in (output, plot, report) if path is not None]
+    for path in targets:
+        check_folder(path)
+    if len({path.absolute() for path in targets}) < len(targets):
+        raise UsageError("--output, --plot and --report must be different files", code="U014")
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a file whose folder does not exist, before any work is lost."""
+    """Refuse a file that cannot be written: its folder is missing or closed, or it is a folder itself."""
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: no folder {path.parent}", code="U014")
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder", code="U014")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write {path}: permission denied", code="U014")
 
 
 def write_text(path: Path, text: str) -> None:

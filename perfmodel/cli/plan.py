@@ -129,8 +129,8 @@ def plan(
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
-        deadline_s=quantity("--deadline", deadline, "s"),
-        budget_usd=quantity("--budget", budget, "USD"),
+        deadline_s=_above_zero("--deadline", deadline, "s"),
+        budget_usd=_above_zero("--budget", budget, "USD"),
         max_k=max_k,
         min_efficiency=min_efficiency,
         keep=top,
@@ -153,6 +153,13 @@ def plan(
     if outcome.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_OK if outcome.met else EXIT_FAILED
+
+
+def _above_zero(flag: str, text: str | None, dimension: str) -> float | None:
+    found = quantity(flag, text, dimension)
+    if found is not None and found <= 0:
+        raise UsageError(f"{flag}: must be above zero: {text}", code="U021")
+    return found
 
 
 def _bounds(text: str | None) -> Bounds:
@@ -182,6 +189,10 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
     """The job on each named cluster; with `all`, on every cluster of the catalogue on which it makes sense."""
     if text.strip() != "all":
         names = list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
+        if not names:
+            raise UsageError(
+                "--clusters: nothing given", code="U023", help="write --clusters dgx-a100,dgx-h100, or all"
+            )
         return [load(cluster=name) for name in names]
     found = []
     for name in catalog.names("clusters"):

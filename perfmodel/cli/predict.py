@@ -51,10 +51,12 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise TypeError("a mapping is expected")
         return from_mapping(data.get("result", {}).get("beliefs", data))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"--beliefs: {path} holds no beliefs: {error}",
             code="U015",

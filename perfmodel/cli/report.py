@@ -15,7 +15,7 @@ from perfmodel.cli.options import (
     PlotOption,
     QuietOption,
     ReportOption,
-    check_folder,
+    check_targets,
     emit,
 )
 
@@ -48,7 +48,7 @@ def report(
     if plot is not None and figure is not None:
         from perfmodel.report import plots
 
-        check_folder(plot)
+        check_targets(output, plot, report)
         plots.save(plots.figure(envelope, figure), plot)
         plot = None
     emit(result, format, output, plot, report, quiet)

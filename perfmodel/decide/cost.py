@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from perfmodel.decide import goodput, metrics
 from perfmodel.decide.pricing import HOUR_S, Tariff, accelerators_usd_per_s, whole_nodes
+from perfmodel.errors import UsageError
 
 Floats = npt.NDArray[np.float64]
 
@@ -206,13 +207,20 @@ def decide(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff, *, work: npt
 
     `time_s` may be `(draws, K)`; choices are then made on the median curve and their spread over draws is
     reported. `work` divides cost and time: give the work done at each K when it grows with K (weak scaling),
-    so that cost is per unit of work. Raises ValueError when no K is feasible.
+    so that cost is per unit of work. Raises ValueError when no K is feasible, UsageError when interruptions let
+    no run finish.
     """
     count = np.asarray(k, dtype=float)
     draws = np.atleast_2d(np.asarray(time_s, dtype=float))
     units = np.broadcast_to(np.asarray(work, dtype=float), count.shape)
     curve = bill(count, _median(draws), tariff)
     if not np.isfinite(curve.total_usd).any():
+        if np.isfinite(curve.time_s).any():
+            raise UsageError(
+                "reliability: no run would finish at any K: it fails again before it has won anything",
+                code="U018",
+                help="checkpoint more often, or state a longer time between failures or preemptions",
+            )
         raise ValueError("no K has a time: nothing to decide")
     spread = bill(count, draws, tariff)
     cost = curve.total_usd / units

@@ -15,6 +15,8 @@ from perfmodel.models import failures
 
 Floats = npt.NDArray[np.float64]
 
+NEVER = 1e6  # wall seconds per useful second from which a run counts as one that does not finish
+
 
 @dataclass(frozen=True)
 class Reliability:
@@ -97,6 +99,8 @@ class Goodput:
 def slowdown(k: npt.ArrayLike, reliability: Reliability) -> Floats:
     """Wall seconds per useful second of a long run at `k`; 1 without interruptions and checkpoints.
 
+    NaN where less than a millionth of the time would be useful: such a run does not finish.
+
     >>> slowdown([8], Reliability()).tolist()
     [1.0]
     """
@@ -113,7 +117,8 @@ def slowdown(k: npt.ArrayLike, reliability: Reliability) -> Floats:
         restart_s=reliability.downtime_s(count),
         interval_s=span,
     )
-    return np.asarray(wall.mean_s / span)
+    slow = np.asarray(wall.mean_s / span)
+    return np.where(slow < NEVER, slow, np.nan)
 
 
 def run(

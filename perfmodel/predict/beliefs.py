@@ -225,13 +225,20 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
     for key, value in data["level_spreads"].items():
         name, level = key.split("|")
         level_spreads[(name, level)] = float(value)
+    scatter, noise = [float(data["scatter"][name]) for name in EFFECTS], float(data["noise"])
+    calibrated = [] if calibration is None else [*calibration.mean, *calibration.covariance.ravel()]
+    if not np.isfinite([*values.values(), *calibrated]).all():
+        raise ValueError("a belief is not a finite number")
+    widths = np.array([*spreads.values(), *level_spreads.values(), *scatter, noise])
+    if not (np.isfinite(widths) & (widths >= 0)).all():
+        raise ValueError("a spread is negative or not a finite number")
     return Beliefs(
         values=values,
         spreads=spreads,
         level_spreads=level_spreads,
         counts=counts,
-        scatter=np.square([float(data["scatter"][name]) for name in EFFECTS]),
-        noise=float(data["noise"]),
+        scatter=np.square(scatter),
+        noise=noise,
         conformal=data.get("conformal", {}),
         bands=data.get("bands", {}),
         meta=data.get("meta", {}),

@@ -208,7 +208,9 @@ class Finisher:
             self._refuse(
                 f"layout.{key}",
                 f"{what} fits no K from {shown}",
-                f"K must be a multiple of {layout.model_parallel}",
+                f"K must be a multiple of {layout.model_parallel}"
+                if layout.dp is None
+                else f"K must be {size}",
             )
         if layout.sharding is None:
             sharding = "zero1" if workload.kind in TRANSFORMER_KINDS else "ddp"

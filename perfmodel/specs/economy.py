@@ -17,6 +17,7 @@ from perfmodel.specs.fields import (
     Quantity,
     Record,
     SpecModel,
+    TimeBetweenFailures,
     problem,
 )
 
@@ -84,7 +85,7 @@ class Price(SpecModel):
     tiers: tuple[PriceTier, ...] = Field((), description="Other prices from a number of accelerators on.")
     storage: HourlyPrice = Field(0.0, description="What is stored while the run lasts, by the hour.")
     egress: Money = Field(0.0, description="Carrying the result away, once.")
-    preemption_interval: Duration | None = Field(
+    preemption_interval: TimeBetweenFailures | None = Field(
         None, description="Spot: mean time between interruptions of one node."
     )
     utilisation: Efficiency | None = Field(

@@ -194,6 +194,8 @@ Date = Annotated[str, DateText()]
 Money = Annotated[float, Quantity("USD", most="1000 MUSD")]
 HourlyPrice = Annotated[float, Quantity("USD/s", most="1000000 USD/h")]
 Duration = Annotated[float, Quantity("s", most="100000 day")]
+Interval = Annotated[float, Quantity("s", least="1 s", most="100000 day")]
+TimeBetweenFailures = Annotated[float, Quantity("s", least="1 min", most="100000 day")]
 
 
 class Origin(BaseModel):

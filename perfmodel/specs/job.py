@@ -8,7 +8,16 @@ from pydantic import Field, PrivateAttr
 
 from perfmodel.errors import SpecError
 from perfmodel.specs.economy import Grid, Price, PriceWords
-from perfmodel.specs.fields import Count, CountOrZero, Duration, Number, Precision, SpecModel
+from perfmodel.specs.fields import (
+    Count,
+    CountOrZero,
+    Duration,
+    Interval,
+    Number,
+    Precision,
+    SpecModel,
+    TimeBetweenFailures,
+)
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.loader import Mark, Source, Tree
@@ -55,7 +64,7 @@ class Reliability(SpecModel):
         60.0, description="Time for which the job stands still to write a checkpoint."
     )
     restart: Duration = Field(300.0, description="Detection, rescheduling, loading, warm-up.")
-    interval: Duration | None = Field(
+    interval: Interval | None = Field(
         None, description="Useful time between checkpoints; the best one when missing."
     )
     spares: CountOrZero = Field(0, description="Nodes that stand by.")

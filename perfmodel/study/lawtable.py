@@ -41,11 +41,11 @@ class LawOptions:
         problems = []
         for flag, ok, text in (
             ("--serial", all(0.0 <= s <= 1.0 for s in self.serial), "between 0 and 1"),
-            ("--kappa", all(0.0 <= x < np.inf for x in self.kappa), "zero or above"),
+            ("--kappa", all(0.0 <= x <= 1.0 for x in self.kappa), "between 0 and 1"),
             ("--efficiency", 0.0 < self.efficiency <= 1.0, "above 0 and at most 1"),
             ("--keep", 0.0 < self.keep <= 1.0, "above 0 and at most 1"),
-            ("--alpha", 0.0 <= self.alpha_s < np.inf, "zero or above"),
-            ("--message", 0.0 <= self.message_bytes < np.inf, "zero or above"),
+            ("--alpha", 0.0 <= self.alpha_s <= 1e9, "zero or above, and at most 1e9 s"),
+            ("--message", 0.0 <= self.message_bytes <= 1e18, "zero or above, and at most 1 EB"),
             ("--bandwidth", self.bandwidth_bytes_per_s > 0.0, "above zero"),
         ):
             if not ok:

@@ -250,10 +250,20 @@ _CHECKS: dict[str, _Rule] = {
 _NOT_NEGATIVE: _Rule = ("must not be negative", lambda x: x < 0)
 
 
+_LARGEST = 1e18
+_SHORTEST_S = 1e-12
+
+
+def _unreal(column: str, x: Array) -> NDArray[np.bool_]:
+    """Values that no run has: infinite, beyond 1e18, or a time below a picosecond but not zero."""
+    short = (x > 0.0) & (x < _SHORTEST_S) & column.endswith("_s")
+    return np.asarray((np.abs(x) > _LARGEST) | short)
+
+
 def _faults(values: dict[str, Array]) -> bool:
     """Whether any value breaks its column's rule; where, the careful reader finds out."""
     for column, x in values.items():
-        if np.isinf(x).any() or (column not in OPTIONAL and np.isnan(x).any()):
+        if _unreal(column, x).any() or (column not in OPTIONAL and np.isnan(x).any()):
             return True
         if _CHECKS.get(column, _NOT_NEGATIVE)[1](x).any():
             return True
@@ -327,6 +337,8 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
             f"not a finite number: {text}",
             "leave an optional cell empty where there is no value",
         )
+    if _unreal(column, np.array([value])).any():
+        return np.nan, ("T005", f"too {'large' if abs(value) > 1 else 'small'} to be real: {text}", None)
     if column == "k":
         if value < 1:
             return value, ("T007", f"a run has at least 1 worker, got {text}", None)

@@ -170,6 +170,8 @@ def _load(text: str, file: str) -> dict[str, Any]:
         snippet = lines[error.lineno - 1] if error.lineno <= len(lines) else None
         problem = Problem(file, error.lineno, error.colno, "W101", f"not valid JSON: {error.msg}", snippet)
         raise SpecError(problem) from error
+    except RecursionError:
+        raise SpecError(Problem(file, 1, None, "W101", "nested too deeply")) from None
     if not isinstance(data, dict):
         message = f"a config is a JSON object, this is a {type(data).__name__}"
         raise SpecError(Problem(file, 1, 1, "W101", message))

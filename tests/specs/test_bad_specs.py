@@ -51,7 +51,7 @@ CASES = {
     "bandwidth of a petabyte": Bad("accelerators", ("3 TB/s", "1 PB/s"), 3, 19, "S007", "at most 100 TB/s is expected"),
     "memory of a few bytes": Bad("accelerators", ("80 GB", "80 B"), 2, 9, "S007", "too small to be real"),
     "negative memory": Bad("accelerators", ("80 GB", "-80 GB"), 2, 9, "S007", "must not be negative"),
-    "infinite": Bad("accelerators", ("80 GB", ".inf"), 2, 9, "S006", "a number without a unit: inf"),
+    "infinite": Bad("accelerators", ("80 GB", ".inf"), 2, 9, "S006", "not a finite number: inf"),
     "overflow": Bad("accelerators", ("80 GB", "1e999 GB"), 2, 9, "S006", "too large to be real"),
     "latency of a second": Bad("links", ("2 us", "2 s"), 2, 10, "S007", "at most 100 ms is expected"),
     "no accelerators": Bad("nodes", ("per_node: 8\nscale_up", "per_node: 0\nscale_up"), 3, 24, "S007", "must be at least 1, got 0"),

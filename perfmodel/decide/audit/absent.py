@@ -20,7 +20,9 @@ def findings(claim: Any, series: Series, regime: str | None) -> list[Finding]:
     # One measured K is no series: without a second one there is nothing that a speedup is measured from.
     has_baseline = series.baseline is not None or (series.reference is not None and len(series.points) > 1)
     found = []
-    several = len({point.k for point in points}) > 1 or series.headline is not None
+    # A stated ratio compares two K also where only one of them is shown.
+    ratios = any({"speedup", "efficiency"} & point.stated.keys() for point in points)
+    several = len({point.k for point in points}) > 1 or series.headline is not None or ratios
     if regime is None and several:
         hides = (
             "With the batch per accelerator fixed, communication shrinks against compute; with the global batch fixed it grows. "

@@ -43,6 +43,8 @@ def restated(series: Series, rungs: Sequence[Rung]) -> str:
     if loud is None:
         return "The claim has no number to restate."
     value = series.efficiency(loud)
+    if series.reference is not None and loud.k == series.reference.k:
+        return f"Every number is at K = {loud.k}: there is no speedup to restate."
     speedup = loud.stated.get("speedup", series.speedup(loud))
     if value is None or speedup is None:
         known = loud.rate
@@ -79,6 +81,9 @@ def advice(
     loud = _subject(series)
     if not known or loud is None or loud.k not in known:
         return "Ask for a baseline and a batch first: nothing here says what an accelerator more is worth."
+    claims_nothing = series.reference is not None and loud.k == series.reference.k
+    if len(known) == 1 and (claims_nothing or not known[loud.k][1]):
+        return f"Ask for a second K: {loud.k} alone says nothing about what an accelerator more is worth."
     own = known[loud.k][0]
     if goal == "time":
         fastest = max(known, key=lambda k: k * known[k][0])
@@ -92,6 +97,11 @@ def advice(
     if not worth:
         return f"No K of this claim keeps E >= {DEFAULT_THRESHOLD:g}: buy fewer, or faster links."
     best = max(worth)
+    if best >= loud.k and loud.k in refuted:
+        return (
+            f"The model gives {best} accelerators E >= {DEFAULT_THRESHOLD:g}, but not at the claimed speed: "
+            "measure before paying for it."
+        )
     if best >= loud.k:
         return f"Up to {best} accelerators keep E >= {DEFAULT_THRESHOLD:g}: the claimed size is worth its price if the numbers hold."
     gain = loud.k * own / (best * known[best][0])

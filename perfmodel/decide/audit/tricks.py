@@ -27,9 +27,10 @@ def superlinear(series: Series) -> list[Finding]:
     for point in series.all:
         efficiency = series.efficiency(point)
         noise = max(SUPERLINEAR, 1.0 + 3.0 * (point.spread or 0.0))
-        if efficiency is None or efficiency <= noise:
-            continue
         start = series.reference
+        # Two numbers at one K are no scaling, whatever lies between them.
+        if efficiency is None or efficiency <= noise or (start is not None and start.k == point.k):
+            continue
         base = f"K = {start.k}" if start else "one accelerator"
         found.append(
             Finding(

@@ -1,0 +1,203 @@
+"""Careless and hostile input to every verb: one clear error, exit code 2, nothing half-written, no warning, no absurd sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli.main import main
+
+JOB = """\
+name: small
+workload: resnet50
+cluster: dgx-a100
+global_batch: 2048
+k: 1..64
+steps: 1000
+price: {per_accelerator: 2 USD/h, fixed: 12 USD/h}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The error text of a command that must fail as bad input, without a word on stdout."""
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, ""), err
+    assert "error[" in err
+    return err
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    return " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        ("-o", "new.json", "--plot", "new.txt"),
+        ("-o", "new.json", "--report", "missing/new.html"),
+        ("-o", "new.json", "--report", "new.json"),
+        ("--plot", "missing/new.svg", "--report", "new.html"),
+        ("--report", "folder"),
+    ],
+)
+def test_a_bad_target_is_refused_before_any_is_written(targets, folder, capsys):
+    refused(capsys, "predict", "job.yaml", *targets)
+    assert not list(folder.glob("new*"))
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "null", "", '{"a":' * 20000, "\0", '{"shifts": {}}'])
+def test_garbage_beliefs(text, folder, capsys):
+    (folder / "beliefs.json").write_text(text)
+    assert "holds no beliefs" in refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
+
+
+@pytest.mark.parametrize(("key", "value"), [("noise", float("nan")), ("noise", -1.0)])
+def test_beliefs_that_are_not_numbers(key, value, folder, capsys):
+    from perfmodel.predict.beliefs import shipped_beliefs, to_mapping
+
+    data = to_mapping(shipped_beliefs()) | {key: value}
+    (folder / "beliefs.json").write_text(json.dumps(data))
+    assert "a spread is negative" in refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
+
+
+def test_a_line_without_end_is_not_printed_whole(folder, capsys):
+    (folder / "long.yaml").write_text("workload: resnet50\ncluster: " + "x" * 100_000 + "\n")
+    assert len(refused(capsys, "predict", "long.yaml")) < 3000
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("reliability={mtbf_per_accelerator: 0 h}", "too small to be real"),
+        ("reliability={mtbf_per_accelerator: 10 h, interval: 0 s}", "too small to be real"),
+        ("reliability={mtbf_per_accelerator: 10 h, interval: 1000 day}", "no run would finish"),
+        ("price={per_accelerator: 2 USD/h, regime: spot, preemption_interval: 0 s}", "too small to be real"),
+        ("cluster.scale_out.bandwidth=.nan", "not a finite number"),
+        ("cluster.scale_out.bandwidth=25", "a number without a unit"),
+    ],
+)
+def test_impossible_values(value, words, capsys):
+    assert words in refused(capsys, "predict", "job.yaml", "--set", value)
+
+
+def test_runs_that_never_finish_cost_null(capsys):
+    change = "reliability={mtbf_per_accelerator: 1 min, checkpoint: 60 s, restart: 300 s}"
+    assert main(["predict", "job.yaml", "--set", change, "--format", "json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["cost_usd"][0] > 0
+    assert result["cost_usd"][-1] is None
+
+
+def test_a_given_dp_names_the_k_it_needs(capsys):
+    assert "K must be 1000" in refused(capsys, "predict", "job.yaml", "--layout", "dp=1000")
+
+
+def test_a_price_of_zero_is_known(capsys):
+    said = answered(capsys, "predict", "job.yaml", "--set", "price={per_accelerator: 0 USD/h}")
+    assert "price unknown" not in said
+
+
+def test_weak_scaling_never_pays_for_less_speed(capsys):
+    said = answered(capsys, "predict", "-w", "llama3-8b", "-c", "dgx-h100", "--regime", "weak", "-k", "8..64")
+    assert "x the speed" in said
+    assert float(said.split("x the cost for ")[1].split("x")[0]) > 1
+
+
+CLAIM = """\
+workload: resnet50
+cluster: dgx-a100
+precision: fp16
+global_batch: 2048
+"""
+
+
+def audited(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    Path("claim.yaml").write_text(CLAIM + text)
+    main(["audit", "claim.yaml", "--format", "json"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return dict(json.loads(out)["result"])
+
+
+def test_what_is_impossible_is_not_worth_its_price(capsys):
+    result = audited(
+        "regime: strong\nheadline: {k: 8, speedup: 100}\nbaseline: {k: 1, throughput: 2470}\n"
+        "points: [{k: 8, throughput: 247000}]\n",
+        capsys,
+    )
+    assert result["verdict"] == "impossible"
+    assert "worth its price" not in result["advice"]
+    assert "measure before paying" in result["advice"]
+
+
+def test_two_numbers_at_one_k_are_no_speedup(capsys):
+    result = audited("points: [{k: 8, throughput: 5000}, {k: 8, throughput: 9000}]\n", capsys)
+    assert "superlinear" not in {finding["code"] for finding in result["findings"]}
+    assert "no speedup" in result["restated"]
+    assert "worth its price" not in result["advice"]
+
+
+def test_a_ratio_without_a_regime_is_suspicious(capsys):
+    result = audited("points: [{k: 8, efficiency: 0.9}]\n", capsys)
+    assert "regime-missing" in {finding["code"] for finding in result["findings"]}
+    assert result["verdict"] == "suspicious"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "job.yaml", "--deadline", "0 s"),
+        ("plan", "job.yaml", "--deadline", "-3 day"),
+        ("plan", "job.yaml", "--budget", "0 USD"),
+        ("plan", "job.yaml", "--clusters", ","),
+        ("law", "usl", "--kappa", "1e300"),
+        ("law", "communication", "--alpha", "1e300 s"),
+        ("law", "communication", "--message", "1 GB"),
+    ],
+)
+def test_flags_beyond_reason(arguments, capsys):
+    assert arguments[-2] in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(("row", "words"), [("1,1e-300", "too small"), ("1,1e300", "too large")])
+def test_times_beyond_reason(row, words, folder, capsys):
+    (folder / "timings.csv").write_text(f"k,time_s\n{row}\n2,50\n")
+    assert words in refused(capsys, "study", "timings.csv")
+    assert words in refused(capsys, "calibrate", "job.yaml", "--timings", "timings.csv")
+
+
+def test_a_config_without_bottom(folder, capsys):
+    (folder / "config.json").write_text('{"a":' * 20000)
+    assert "nested too deeply" in refused(capsys, "workload", "from-hf", "config.json")
+
+
+def test_what_was_read_does_not_steer_the_terminal(folder, capsys):
+    (folder / "ranks.txt").write_text("\x1b[2Jgone\x07\n")
+    assert "\x1b" not in refused(capsys, "calibrate", "job.yaml", "--ranks", "ranks.txt")
+
+
+def test_a_result_without_a_plot_writes_nothing(folder, capsys):
+    job = ("plan", "-w", "llama3-70b", "-c", "dgx-1v", "-k", "1..8")
+    assert "has no plot" in refused(capsys, *job, "--plot", "new.svg", "-o", "new.json")
+    assert not list(folder.glob("new*"))
+
+
+def test_the_baseline_is_not_touched_when_a_target_is_bad(folder, capsys):
+    (folder / "perfmodel.yaml").write_text("jobs: {small: job.yaml}\npolicies: [efficiency(k=8) >= 0.1]\n")
+    refused(capsys, "check", "--update-baseline", "--plot", "new.txt")
+    refused(capsys, "check", "--update-baseline", "--write", "sarif=missing/x")
+    assert not (folder / "perfmodel.lock.json").exists()
