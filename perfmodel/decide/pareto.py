@@ -51,14 +51,3 @@ def _many(points: Floats) -> npt.NDArray[np.bool_]:
             beaten = (later >= points[i]).all(axis=1) & (later > points[i]).any(axis=1)
             alive[i + 1 :] &= ~beaten
     return alive
-
-
-def trade(
-    quality: npt.ArrayLike, throughput: npt.ArrayLike, cost_usd: npt.ArrayLike
-) -> npt.NDArray[np.bool_]:
-    """Front of the quality-throughput-cost trade: more quality, more throughput, less cost.
-
-    >>> trade([0.76, 0.76, 0.75], [100, 200, 150], [1.0, 2.0, 2.5]).tolist()
-    [True, True, False]
-    """
-    return front([-np.asarray(quality, dtype=float), -np.asarray(throughput, dtype=float), cost_usd])

@@ -92,9 +92,9 @@ def table_text(table: Table) -> list[tuple[str, list[str]]]:
     >>> table_text(Table("", heads, [(0.9, 1.2)]))
     [('time [ms]', ['900']), ('high [ms]', ['1,200'])]
     """
-    places = {head.title: i for i, head in enumerate(table.heads)}
+    places = {head.key or head.title: i for i, head in enumerate(table.heads)}
     return [
-        column_text(head, table.values(i), table.values(places.get(head.unit_of, i)))
+        column_text(head, table.values(i), table.values(places.get(head.unit_of, i) if head.unit_of else i))
         for i, head in enumerate(table.heads)
     ]
 

@@ -195,6 +195,22 @@ def test_a_column_has_one_unit():
     assert cells == ["1", "10", "100", "1,000"]
 
 
+def test_a_band_takes_the_unit_of_what_it_lies_around():
+    heads = [Column("time", "s", key="time_s"), Column("low", "s", unit_of="time_s"), Column("spare", "s")]
+    table = Table("", heads, [(2.0, 0.4, 0.4), (3.0, 0.6, 0.6)])
+    assert [heading for heading, _ in text.table_text(table)] == ["time [s]", "low [s]", "spare [ms]"]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "named"),
+    [(["a"], "m on a"), (["a", "b"], "m on a, b"), (["a", "b", "c", "d"], "m on one of 4 clusters")],
+)
+def test_a_plan_is_named_after_all_it_searched(clusters, named):
+    inputs = {"workload": {"name": "m"}, "cluster": {"name": "a"}, "clusters": clusters, "objective": "cost"}
+    envelope = {"schema": "perfmodel/plan/1", "inputs": inputs, "result": {}}
+    assert module_of(envelope).title(envelope) == f"Plan: {named}, least cost"
+
+
 def test_short_rows_are_filled():
     assert tables.rows(Table("t", ("a", "b"), [(1,), (1, 2)])) == [[1, None], [1, 2]]
 

@@ -71,8 +71,8 @@ def _points(result: Mapping[str, Any]) -> list[Table]:
         Column("batch", "", 2, "global_batch"),
         Column("claimed step", "s", 0, "claimed_s"),
         Column("expected", "s", 0, "predicted_s"),
-        Column("low", "s", 1, "low_s", "expected"),
-        Column("high", "s", 1, "high_s", "expected"),
+        Column("low", "s", 1, "low_s", "predicted_s"),
+        Column("high", "s", 1, "high_s", "predicted_s"),
         Column("claimed S", "", 1, "speedup"),
         Column("claimed E", "", 0, "efficiency"),
     ]

@@ -88,7 +88,7 @@ def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Tab
         Column("time per sample", "s", 1, "time_a_s"),
         Column("cost", "USD", 0, "cost_a_usd"),
         Column(f"K of {second} as fast", "", 0, "k_b"),
-        Column("time per sample", "s", 1, "time_b_s"),
+        Column("time per sample", "s", 1, "time_b_s", "time_a_s"),
         Column("cost", "USD", 0, "cost_b_usd"),
     ]
     cells = [[as_cell(row.get(key)) for key in keys] for row in rows]
@@ -150,7 +150,11 @@ def _curves(a: Mapping[str, Any], b: Mapping[str, Any], first: str, second: str)
         change = right / left - 1 if left and right else None
         costs = [common.at(side, "cost_usd", k) for side in (a, b)]
         rows.append([k, left, right, change, *costs])
-    columns = [Column("K", "", 0), Column(f"time, {first}", "s", 0), Column(f"time, {second}", "s", 0)]
+    columns = [
+        Column("K", "", 0),
+        Column(f"time, {first}", "s", 0),
+        Column(f"time, {second}", "s", 0, unit_of=f"time, {first}"),
+    ]
     columns += [
         Column("change", "%", 0),
         Column(f"cost, {first}", "USD", 2),

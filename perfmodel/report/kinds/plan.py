@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
 
 TOP = 10
 
@@ -15,7 +15,13 @@ TOP = 10
 def title(envelope: Envelope) -> str:
     """What was planned and for which objective."""
     objective = common.setting(envelope, "objective")
+    clusters = inputs_of(envelope).get("clusters")
     subject = common.subject(envelope)
+    if isinstance(clusters, list) and len(clusters) > 1:
+        few = (
+            ", ".join(str(c) for c in clusters) if len(clusters) <= 3 else f"one of {len(clusters)} clusters"
+        )
+        subject = f"{common.name_of(inputs_of(envelope).get('workload')) or 'the job'} on {few}"
     return f"Plan{': ' + subject if subject else ''}{f', least {objective}' if objective else ''}"
 
 
@@ -165,8 +171,8 @@ def _ranking(
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
         Column("step", "s", 0, "time_s"),
-        Column("low", "s", 5, "time_s_low", "step"),
-        Column("high", "s", 5, "time_s_high", "step"),
+        Column("low", "s", 5, "time_s_low", "time_s"),
+        Column("high", "s", 5, "time_s_high", "time_s"),
         Column("run", "s", 3, "wall_s"),
         Column("E", "", 4, "efficiency"),
         Column("cost", "USD", 0, "cost_usd"),
@@ -267,8 +273,8 @@ def _goodput(result: Mapping[str, Any]) -> list[Table]:
     columns = [
         Column("K", "", 0, "k"),
         Column("run", "s", 0, "wall_s"),
-        Column("low", "s", 1, "wall_s_low", "run"),
-        Column("high", "s", 1, "wall_s_high", "run"),
+        Column("low", "s", 1, "wall_s_low", "wall_s"),
+        Column("high", "s", 1, "wall_s_high", "wall_s"),
         Column("goodput", "%", 0, "goodput"),
         Column("interruptions", "", 2, "failures"),
         Column("between them", "s", 3, "mtbf_s"),
@@ -316,6 +322,6 @@ def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "step")):
+    if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "time_s")):
         return False
     return bool(a["time_s_low"] <= b["time_s_high"] and b["time_s_low"] <= a["time_s_high"])

@@ -232,8 +232,8 @@ def _curve(result: Mapping[str, Any]) -> Table:
     n = len(ks)
     specs = [
         ("time_s", Column("time", "s", 0, "time_s")),
-        ("time_s_low", Column("low", "s", 3, "time_s_low", "time")),
-        ("time_s_high", Column("high", "s", 3, "time_s_high", "time")),
+        ("time_s_low", Column("low", "s", 3, "time_s_low", "time_s")),
+        ("time_s_high", Column("high", "s", 3, "time_s_high", "time_s")),
         ("speedup", Column("S", "x", 0, "speedup")),
         ("efficiency", Column("E", "%", 0, "efficiency")),
         ("throughput", Column("per s", "", 5, "throughput")),
