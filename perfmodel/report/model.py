@@ -119,3 +119,13 @@ def inputs_of(envelope: Envelope) -> dict[str, Any]:
     """The `inputs` mapping of an envelope, empty when it has none."""
     inputs = envelope.get("inputs")
     return dict(inputs) if isinstance(inputs, Mapping) else {}
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A mapping, empty for anything else."""
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, one item for a single value, none for None."""
+    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

@@ -103,7 +103,7 @@ def _lines(chart: Chart, width: int, height: int) -> str:
         left, top, right, bottom,
         _scale(x_low, x_high, left + 8, right - 8, log=x_log), _scale(y_low, y_high, bottom - 4, top + 4, log=chart.y_log),
     )  # fmt: skip
-    out = [_axes(frame, chart.x_title, y_label, width)]
+    out = [_axes(frame, chart.x_title, y_label)]
     narrow = width < 500
     x_ticks = (
         log_ticks(x_low, x_high, 6 if narrow else 11)
@@ -160,7 +160,7 @@ def _stack(chart: Chart, width: int, height: int) -> str:
         return f'<text x="{width / 2}" y="{height / 2}" text-anchor="middle">no values</text>'
     left, top, right, bottom = 54.0, 26.0, width - 14.0, height - 42.0
     frame = _Frame(left, top, right, bottom, lambda v: v, _scale(0, 1.0, bottom, top + 4, log=False))
-    out = [_axes(frame, chart.x_title, f"share of {chart.y_title} [%]", width)]
+    out = [_axes(frame, chart.x_title, f"share of {chart.y_title} [%]")]
     out += [_y_tick(frame, share, share * 100) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
     slot = (right - left) / len(keep)
     skip = -(-len(keep) // max(1, int((right - left) // 34)))
@@ -268,7 +268,7 @@ def _point_marks(frame: _Frame, chart: Chart, narrow: bool) -> list[str]:
     return out
 
 
-def _axes(frame: _Frame, x_title: str, y_title: str, width: int) -> str:
+def _axes(frame: _Frame, x_title: str, y_title: str) -> str:
     return (
         f'<line class="axis" x1="{frame.left:g}" x2="{frame.right:g}" y1="{frame.bottom:g}" y2="{frame.bottom:g}"/>'
         f'<text class="axis-title" x="{(frame.left + frame.right) / 2:g}" y="{frame.bottom + 36:g}" text-anchor="middle">'

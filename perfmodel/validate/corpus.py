@@ -126,7 +126,7 @@ def read_corpus(folder: Path) -> Corpus:
             workloads[row.text["workload"]] = built
     families: dict[str, Row] = {}
     for row in tables.get("families.csv", []):
-        _check_family(row, families, workloads, problems)
+        _check_family(row, families, problems)
         families[row.text["family"]] = row
     for row in tables.get("points.csv", []):
         _check_point(row, families, problems)
@@ -249,9 +249,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
         return None
 
 
-def _check_family(
-    row: Row, families: Mapping[str, Row], workloads: Mapping[str, Workload], problems: list[Problem]
-) -> None:
+def _check_family(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
     def refuse(message: str, hint: str | None = None) -> None:
         problems.append(
             Problem(file=row.file, line=row.line, column=1, code="D006", message=message, help=hint)

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, result_of
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, mapping, result_of
 
 RULES = {
     "threshold": "knee by efficiency",
@@ -35,7 +35,7 @@ def answer(envelope: Envelope) -> str:
     if isinstance(result.get("answer"), str):
         return str(result["answer"])
     knee = knees(result).get("threshold") or {}
-    p_star, fastest = _mapping(result.get("p_star")), _mapping(result.get("fastest"))
+    p_star, fastest = mapping(result.get("p_star")), mapping(result.get("fastest"))
     if not any(result.get("feasible") or [True]):
         reasons = [str(r) for r in result.get("reason") or () if r]
         return f"Nothing fits: {reasons[0]}" if reasons else "Nothing fits."
@@ -117,8 +117,8 @@ def notes(envelope: Envelope) -> list[str]:
 def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
     """The numbers that people look for first: label, value, and what stands beside it."""
     result = result_of(envelope)
-    knee, p_star = knees(result).get("threshold") or {}, _mapping(result.get("p_star"))
-    fastest = _mapping(result.get("fastest"))
+    knee, p_star = knees(result).get("threshold") or {}, mapping(result.get("p_star"))
+    fastest = mapping(result.get("fastest"))
     found = []
     if knee:
         efficiency = common.at(result, "efficiency", knee.get("k"))
@@ -158,7 +158,7 @@ def charts(envelope: Envelope) -> list[Chart]:
             alt=f"Efficiency of {subject} against K.", y_quantity="%", marks=marks, floor=_threshold(result),
         ),
     ]  # fmt: skip
-    parts = _mapping(result.get("parts_s"))
+    parts = mapping(result.get("parts_s"))
     layers = [Series(name, k, values) for name, values in common.largest(parts, n).items()]
     if layers:
         found.append(
@@ -181,7 +181,7 @@ def charts(envelope: Envelope) -> list[Chart]:
 
 def knees(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The knees by rule."""
-    return {str(rule): _mapping(item) for rule, item in _mapping(result.get("knee")).items()}
+    return {str(rule): mapping(item) for rule, item in mapping(result.get("knee")).items()}
 
 
 def _decision(result: Mapping[str, Any]) -> list[Table]:
@@ -210,7 +210,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
         ("p_star", "p*, the cheapest", "least cost"),
         ("fastest", "fastest", "least time"),
     ):
-        point = _mapping(result.get(key))
+        point = mapping(result.get(key))
         if point:
             add(label, point.get("k"), str(point.get("cause") or point.get("why") or why))
     if not rows:
@@ -253,7 +253,7 @@ def _curve(result: Mapping[str, Any]) -> Table:
     if any(reasons):
         columns.append(Column("reason", "", 7, "reason"))
         rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
-    chosen = {_mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
+    chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
     return Table("Curve", columns, rows, note="Bands are 90 %.", role="curve", marked=marked)
 
@@ -268,7 +268,7 @@ def _ledger(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: Any) -> list[Table]:
-    parts = _mapping(result.get(key))
+    parts = mapping(result.get(key))
     ks = list(result.get("k") or ())
     names = [name for name in parts if _matters(parts[name])]
     if not names:
@@ -290,7 +290,7 @@ def _marks(result: Mapping[str, Any]) -> list[Mark]:
     if knee.get("k") is not None:
         marks.append(Mark("knee", float(knee["k"]), common.at(result, "speedup", knee["k"]), "point"))
     for key, label in (("p_star", "p*"), ("fastest", "fastest")):
-        k = _mapping(result.get(key)).get("k")
+        k = mapping(result.get(key)).get("k")
         if k is not None:
             marks.append(Mark(label, float(k), common.at(result, "speedup", k), "point"))
     return marks
@@ -355,7 +355,3 @@ def _basis(value: Any) -> str:
 
 def _matters(values: Any) -> bool:
     return isinstance(values, (list, tuple)) and any(v for v in values)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}

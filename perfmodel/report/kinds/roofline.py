@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, listed, result_of
 
 
 def title(envelope: Envelope) -> str:
@@ -31,7 +31,7 @@ def tables(envelope: Envelope) -> list[Table]:
     """A row for each phase and K."""
     rows: list[list[Cell]] = []
     for phase in phases(result_of(envelope)):
-        ks = _as_list(phase.get("k"))
+        ks = listed(phase.get("k"))
         for i in range(max(1, len(ks))):
             values = [
                 _entry(phase.get(key), i)
@@ -52,7 +52,7 @@ def tables(envelope: Envelope) -> list[Table]:
 
 def _steps(result: Mapping[str, Any]) -> list[Table]:
     """The whole step at each K."""
-    ks = _as_list(result.get("k"))
+    ks = listed(result.get("k"))
     keys = ("batch_per_accelerator", "step_flop_per_s", "model_flop_utilisation")
     if not ks or result.get("step_flop_per_s") is None:
         return []
@@ -88,15 +88,11 @@ def phases(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(row) for row in result.get("phases") or () if isinstance(row, Mapping)]
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
-
-
 def _first(value: Any) -> Any:
-    items = _as_list(value)
+    items = listed(value)
     return items[0] if items else None
 
 
 def _entry(value: Any, index: int) -> Any:
-    items = _as_list(value)
+    items = listed(value)
     return items[min(index, len(items) - 1)] if items else None

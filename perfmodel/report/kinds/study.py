@@ -7,7 +7,18 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, inputs_of, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Mark,
+    Series,
+    Table,
+    inputs_of,
+    mapping,
+    result_of,
+)
 
 _RULES = {
     "threshold": "knee by efficiency",
@@ -64,11 +75,11 @@ def figures(envelope: Envelope) -> list[str]:
 def notes(envelope: Envelope) -> list[str]:
     """The bend's evidence and remedy, what to measure next, set-up time, and what to be careful about."""
     result = result_of(envelope)
-    bend = _mapping(result.get("bend"))
+    bend = mapping(result.get("bend"))
     found = [f"evidence: {item}." for item in bend.get("evidence") or ()]
     if bend.get("remedy"):
         found.append(f"remedy for {bend.get('leading_loss')}: {bend['remedy']}.")
-    further = _mapping(result.get("fits")).get("further_measurement")
+    further = mapping(result.get("fits")).get("further_measurement")
     if further:
         found.append(f"to separate the causes: {further}.")
     setup = [s for s in result.get("setup_s") or () if s is not None]
@@ -97,7 +108,7 @@ def charts(envelope: Envelope) -> list[Chart]:
         common.array(result, "speedup_low", n),
         common.array(result, "speedup_high", n),
     )
-    injected = _mapping(result.get("straggler"))
+    injected = mapping(result.get("straggler"))
     ghosts = [Series("with a straggler", k, common.array(injected, "speedup", n), style="ghost")]
     extra = ghosts if injected else []
     found = [
@@ -108,7 +119,7 @@ def charts(envelope: Envelope) -> list[Chart]:
         Chart(
             "Efficiency", "K", "efficiency", [Series("measured", k, common.array(result, "efficiency", n))],
             alt="Measured efficiency against K, with the threshold.", y_quantity="%",
-            marks=[Mark(m.label, m.x) for m in marks], floor=_mapping(result.get("threshold")).get("value"),
+            marks=[Mark(m.label, m.x) for m in marks], floor=mapping(result.get("threshold")).get("value"),
         ),
     ]  # fmt: skip
     if result.get("regime") == "weak":
@@ -116,7 +127,7 @@ def charts(envelope: Envelope) -> list[Chart]:
         ratio = Series("measured", k, common.array(result, "efficiency", n))
         alt = "Measured T(K0)/T(K) against a flat one."
         found.insert(0, Chart("Weak scaling", "K", "T(K0) / T(K)", [ratio, flat], alt=alt))
-    parts = _mapping(result.get("parts_s"))
+    parts = mapping(result.get("parts_s"))
     if parts:
         layers = [Series(str(name), k, common.array(parts, name, n)) for name in parts]
         alt = "Parts of the run's time at each K; the table of parts has the numbers."
@@ -130,7 +141,7 @@ def charts(envelope: Envelope) -> list[Chart]:
 
 
 def _marks(result: Mapping[str, Any]) -> list[Mark]:
-    bend = _mapping(result.get("bend"))
+    bend = mapping(result.get("bend"))
     wanted = (("bend", bend.get("k")), ("recommended", result.get("recommended_k")))
     return [
         Mark(label, float(k), common.at(result, "speedup", k), "point")
@@ -140,23 +151,23 @@ def _marks(result: Mapping[str, Any]) -> list[Mark]:
 
 
 def _decision(result: Mapping[str, Any]) -> list[Table]:
-    bend = _mapping(result.get("bend"))
-    serving = _mapping(result.get("serving"))
+    bend = mapping(result.get("bend"))
+    serving = mapping(result.get("serving"))
     choices: list[tuple[str, Any, str]] = [
         ("recommended", result.get("recommended_k"), "largest K that clears quality and efficiency"),
         ("bend", bend.get("k"), f"first K below the threshold: {bend.get('cause') or ''}"),
         ("cheapest", result.get("cost_optimal_k"), "least cost per unit of work"),
         ("fastest", result.get("fastest_k"), _exchange(result)),
     ]
-    energy = _mapping(result.get("energy"))
+    energy = mapping(result.get("energy"))
     if energy:
         choices.append(("least energy", energy.get("optimal_k"), "least energy per unit of work"))
     for key, label in (("largest_throughput", "most throughput"), ("smallest_latency", "least p99 latency")):
-        choice = _mapping(serving.get(key))
+        choice = mapping(serving.get(key))
         if choice:
             choices.append((label, choice.get("k"), f"under the other: {choice.get('constraint')}"))
     for rule, label in _RULES.items():
-        knee = _mapping(_mapping(result.get("knee")).get(rule))
+        knee = mapping(mapping(result.get("knee")).get(rule))
         if knee:
             choices.append((label, knee.get("k"), str(knee.get("cause") or "")))
     rows: list[list[Cell]] = [
@@ -176,7 +187,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _exchange(result: Mapping[str, Any]) -> str:
-    rate = _mapping(result.get("exchange"))
+    rate = mapping(result.get("exchange"))
     if rate.get("times_the_cost") is None:
         return "least time"
     cost, faster = (text.quantity(rate.get(key), "x") for key in ("times_the_cost", "times_faster"))
@@ -208,7 +219,7 @@ def _curve(result: Mapping[str, Any]) -> Table:
     arrays = [common.array(result, key, n) for key, _ in given]
     rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
     columns = [Column("K", "", 0, "k"), *(column for _, column in given)]
-    excluded = _mapping(_mapping(result.get("quality")).get("reasons"))
+    excluded = mapping(mapping(result.get("quality")).get("reasons"))
     if excluded:
         columns.append(Column("excluded", "", 1, "excluded"))
         rows = [[*row, excluded.get(str(k))] for row, k in zip(rows, ks, strict=True)]
@@ -221,7 +232,7 @@ def _curve(result: Mapping[str, Any]) -> Table:
 
 
 def _parts(result: Mapping[str, Any]) -> list[Table]:
-    parts, percent = _mapping(result.get("parts_s")), _mapping(result.get("parts_percent"))
+    parts, percent = mapping(result.get("parts_s")), mapping(result.get("parts_percent"))
     ks = list(result.get("k") or ())
     if not parts:
         return []
@@ -254,14 +265,14 @@ def _ladder(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _fits(result: Mapping[str, Any]) -> list[Table]:
-    fits = _mapping(result.get("fits"))
+    fits = mapping(result.get("fits"))
     rows: list[list[Cell]] = []
-    amdahl, usl = _mapping(fits.get("amdahl")), _mapping(fits.get("usl"))
+    amdahl, usl = mapping(fits.get("amdahl")), mapping(fits.get("usl"))
     if amdahl.get("serial_fraction") is not None:
         ceiling, half = (_number(amdahl.get(key)) for key in ("ceiling", "k_at_efficiency_050"))
         follows = f"ceiling {ceiling}; E = 0.5 at K = {half}" if ceiling else "no ceiling"
         rows.append(["Amdahl", f"s = {_value(amdahl, 'serial_fraction', 'stderr')}", follows])
-    gustafson = _mapping(fits.get("gustafson"))
+    gustafson = mapping(fits.get("gustafson"))
     if gustafson.get("serial_fraction") is not None:
         rows.append(["Gustafson", f"s = {_value(gustafson, 'serial_fraction', 'stderr')}", ""])
     if usl.get("sigma") is not None:
@@ -270,13 +281,13 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
         )
         peak = usl.get("k_peak")
         rows.append(["USL", values, f"peak at K = {text.number(peak)}" if peak else "no peak"])
-    growing = _mapping(fits.get("communication"))
+    growing = mapping(fits.get("communication"))
     if growing.get("seconds") is not None:
         values = f"{_value(growing, 'seconds', 'stderr_s')} {growing.get('growth')}"
         rows.append([f"communication ({growing.get('law')})", values, ""])
     if not rows:
         return []
-    choice = _mapping(fits.get("choice"))
+    choice = mapping(fits.get("choice"))
     if choice.get("chosen"):
         note = f"By AICc the data single out {choice['chosen']}."
     elif choice.get("rivals"):
@@ -299,7 +310,7 @@ def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
 
 
 def _straggler(result: Mapping[str, Any]) -> list[Table]:
-    injected = _mapping(result.get("straggler"))
+    injected = mapping(result.get("straggler"))
     ks = list(result.get("k") or ())
     if not injected:
         return []
@@ -331,7 +342,7 @@ def _or_beyond(k: Any) -> str:
 
 
 def _serving(result: Mapping[str, Any]) -> list[Table]:
-    serving = _mapping(result.get("serving"))
+    serving = mapping(result.get("serving"))
     front = serving.get("pareto_k")
     if not front:
         return []
@@ -351,14 +362,14 @@ def _checklist(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _laws(result: Mapping[str, Any]) -> list[Table]:
-    choice = _mapping(_mapping(result.get("fits")).get("choice"))
+    choice = mapping(mapping(result.get("fits")).get("choice"))
     columns = [
         Column("law", "", 0), Column("seconds of each term at K0"), Column("rms error", "%"), Column("AICc"),
         Column("above the best"), Column("weight", "%"),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for fit in _rows(choice.get("candidates")):
-        terms = ", ".join(f"{name} {text.number(s)}" for name, s in _mapping(fit.get("seconds")).items())
+        terms = ", ".join(f"{name} {text.number(s)}" for name, s in mapping(fit.get("seconds")).items())
         rows.append(
             [fit.get("law"), terms, *(fit.get(k) for k in ("rms_relative", "aicc", "delta", "weight"))]
         )
@@ -370,10 +381,6 @@ def _honesty(result: Mapping[str, Any]) -> list[Table]:
     keys = ("severity", "code", "message", "advice")
     rows = [[str(item.get(key)) for key in keys] for item in _rows(result.get("honesty"))]
     return [Table("Honesty checks", columns, rows, role="detail")] if rows else []
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:

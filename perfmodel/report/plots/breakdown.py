@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, explanation
-from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.model import Envelope, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def ledger(envelope: Envelope, k: float | None = None) -> Figure:
     """A waterfall from the baseline's accelerator time to the predicted one at one K (default: the fastest)."""
     result = result_of(envelope)
     curve = data.scaling(envelope)
-    book = data.mapping(result.get("ledger_accelerator_s"))
+    book = mapping(result.get("ledger_accelerator_s"))
     chosen = _ledger_k(result, curve) if k is None else k
     index = curve.k.index(chosen) if chosen in curve.k else len(curve.k) - 1
     n = len(curve.k)
@@ -145,7 +145,7 @@ def _stack(envelope: Envelope, *, shares: bool) -> Figure:
 
 
 def _ledger_k(result: dict[str, Any], curve: data.Scaling) -> float:
-    fastest = data.mapping(result.get("fastest")).get("k")
+    fastest = mapping(result.get("fastest")).get("k")
     known = [k for k, t in zip(curve.k, curve.time, strict=True) if t]
     return float(fastest) if fastest is not None else known[-1] if known else curve.k[-1]
 

@@ -109,11 +109,6 @@ def points(x: list[float], y: Values) -> tuple[list[float], list[float]]:
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def mapping(value: Any) -> dict[str, Any]:
-    """A mapping, empty for anything else."""
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
 def rows(value: Any) -> list[dict[str, Any]]:
     """A list of mappings, without anything else that was in it."""
     return (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import roofline as roofline_kind
-from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.model import Envelope, listed, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def roofline(envelope: Envelope) -> Figure:
     ridge = peak / bandwidth
     trails = []
     for phase in phases:
-        x, y = (_list(phase.get(key)) for key in ("intensity_flop_per_byte", "flop_per_s"))
+        x, y = (listed(phase.get(key)) for key in ("intensity_flop_per_byte", "flop_per_s"))
         trails.append([(float(a), float(b)) for a, b in zip(x, y, strict=False) if a and b])
     xs = [a for trail in trails for a, _ in trail] or [ridge]
     low, high = min([*xs, ridge]) / 4, max([*xs, ridge]) * 4
@@ -72,7 +72,7 @@ def roofline(envelope: Envelope) -> Figure:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
-    ks = [_list(phase.get("k")) for phase in phases]
+    ks = [listed(phase.get("k")) for phase in phases]
     spans = [k for k in ks if len(k) > 1]
     if spans:
         axes.set_xlabel(
@@ -88,8 +88,7 @@ def collective(envelope: Envelope) -> Figure:
     sizes = [float(b) for b in result.get("bytes") or ()]
     figure, axes = style.new("Collective time by algorithm", "message [B]", "")
     lines = {
-        str(n): data.numbers(result["algorithms"], n, len(sizes))
-        for n in data.mapping(result.get("algorithms"))
+        str(n): data.numbers(result["algorithms"], n, len(sizes)) for n in mapping(result.get("algorithms"))
     }
     measured = [p for p in data.rows(result.get("measured")) if p.get("bytes") and p.get("time_s")]
     times = [t for values in lines.values() for t in values if t] + [float(p["time_s"]) for p in measured]
@@ -120,7 +119,7 @@ def straggler(envelope: Envelope) -> Figure:
     result = result_of(envelope)
     k = [float(x) for x in result.get("k") or ()]
     figure, axes = style.new("Waiting for the slowest of K", "", "E[max of K] / mean")
-    curves = data.mapping(result.get("expected_max"))
+    curves = mapping(result.get("expected_max"))
     for i, name in enumerate(curves):
         x, y = data.points(k, data.numbers(curves, name, len(k)))
         axes.plot(
@@ -154,10 +153,6 @@ def _binary(value: float) -> str:
         if value >= 2**power:
             return f"{value / 2**power:g} {name}"
     return f"{value:g} B"
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
 
 
 PLOTS: dict[str, Any] = {"roofline": roofline, "collective": collective, "straggler": straggler}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, comparison
-from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.model import Envelope, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -136,16 +136,16 @@ def _lines(axes: Axes, curve: data.Scaling) -> None:
 
 def _speedup_marks(axes: Axes, envelope: Envelope, curve: data.Scaling) -> None:
     result = result_of(envelope)
-    knee = data.mapping(data.mapping(result.get("knee")).get("threshold"))
+    knee = mapping(mapping(result.get("knee")).get("threshold"))
     marks: dict[float, list[str]] = {}
     if knee.get("k") is not None:
         marks.setdefault(float(knee["k"]), []).append(f"knee: {knee.get('cause') or 'efficiency threshold'}")
-    star = data.mapping(result.get("p_star"))
+    star = mapping(result.get("p_star"))
     if star.get("k") is not None:
         marks.setdefault(float(star["k"]), []).append(
             f"p*: cheapest, {text.quantity(star.get('cost_usd'), 'USD')}"
         )
-    bend = data.mapping(result.get("bend"))
+    bend = mapping(result.get("bend"))
     if bend.get("k") is not None:
         marks.setdefault(float(bend["k"]), []).append(f"bend: {bend.get('cause') or ''}")
     if result.get("recommended_k") is not None:
