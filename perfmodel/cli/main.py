@@ -88,6 +88,8 @@ def _verb_of(arguments: Sequence[str]) -> str | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Every exception ends here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     colour_before = os.environ.get("NO_COLOR")
     if "--no-color" in arguments:
         os.environ["NO_COLOR"] = "1"
@@ -103,6 +105,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe (head, less) went away; what it wanted, it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich has seen the same, and leaves with 1
+            return EXIT_OK
+        raise
+    except OSError as error:  # a full disk, a name that is too long: nothing that we could mend
+        where = f"{error.filename}: " if error.filename else ""
+        if error.filename is None:  # standard output itself: do not fail again when it is flushed at exit
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(f"error[U014]: {where}{error.strerror or error}", EXIT_USAGE)
     except Exception as error:
         return _other(error)
     finally:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 WIDE = 120  # tables grow no further: eyes lose the line
+NARROWEST = 24
 
 
 def render(envelope: Envelope, console: Console | None = None) -> None:
@@ -23,6 +24,7 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
     from rich.markup import escape
 
     console = console or Console(highlight=False)
+    console.width = max(console.width, NARROWEST)  # COLUMNS may say anything
     kind = module_of(envelope)
     console.print(f"[bold]{escape(clean(kind.title(envelope), console))}[/bold]", highlight=False)
     answer = kind.answer(envelope)

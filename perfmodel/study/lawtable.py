@@ -41,7 +41,7 @@ class LawOptions:
         problems = []
         for flag, ok, text in (
             ("--serial", all(0.0 <= s <= 1.0 for s in self.serial), "between 0 and 1"),
-            ("--kappa", all(0.0 <= x <= 1.0 for x in self.kappa), "between 0 and 1"),
+            ("--kappa", all(0.0 <= x <= 1.0 for x in self.kappa), "zero or above, and at most 1"),
             ("--efficiency", 0.0 < self.efficiency <= 1.0, "above 0 and at most 1"),
             ("--keep", 0.0 < self.keep <= 1.0, "above 0 and at most 1"),
             ("--alpha", 0.0 <= self.alpha_s <= 1e9, "zero or above, and at most 1e9 s"),

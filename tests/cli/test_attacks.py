@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -201,3 +203,29 @@ def test_the_baseline_is_not_touched_when_a_target_is_bad(folder, capsys):
     refused(capsys, "check", "--update-baseline", "--plot", "new.txt")
     refused(capsys, "check", "--update-baseline", "--write", "sarif=missing/x")
     assert not (folder / "perfmodel.lock.json").exists()
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "10", "30", "-5", "wide"])
+def test_any_width_of_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert "K = " in answered(capsys, "predict", "job.yaml")
+
+
+def test_a_reader_that_goes_away_is_no_failure():
+    run = f"{sys.executable} -m perfmodel catalog list workloads | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", run], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_a_full_disk(format):
+    run = f"{sys.executable} -m perfmodel law amdahl --format {format} > /dev/full"
+    done = subprocess.run(["bash", "-c", run], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_name_that_is_too_long(capsys):
+    assert "File name too long" in refused(capsys, "predict", "job.yaml", "--plot", "x" * 300 + ".svg")
