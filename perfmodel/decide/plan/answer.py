@@ -69,7 +69,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         "refused": dict(found.partial.refused),
         "by_k": [_entry(found, candidate) for candidate in found.partial.fastest],
         "bounds": found.request.bounds.as_dict(),
-        "cost_basis": "steps" if found.jobs and found.jobs[0].steps else "step",
+        "cost_basis": f"{found.jobs[0].steps} steps" if found.jobs and found.jobs[0].steps else "one step",
         "notes": _notes(found),
     }
     if found.interrupted:

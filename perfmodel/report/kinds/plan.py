@@ -15,14 +15,18 @@ TOP = 10
 def title(envelope: Envelope) -> str:
     """What was planned and for which objective."""
     objective = common.setting(envelope, "objective")
-    clusters = inputs_of(envelope).get("clusters")
-    subject = common.subject(envelope)
-    if isinstance(clusters, list) and len(clusters) > 1:
-        few = (
-            ", ".join(str(c) for c in clusters) if len(clusters) <= 3 else f"one of {len(clusters)} clusters"
-        )
-        subject = f"{common.name_of(inputs_of(envelope).get('workload')) or 'the job'} on {few}"
-    return f"Plan{': ' + subject if subject else ''}{f', least {objective}' if objective else ''}"
+    planned = subject(envelope)
+    return f"Plan{': ' + planned if planned else ''}{f', least {objective}' if objective else ''}"
+
+
+def subject(envelope: Envelope) -> str:
+    """The workload and the clusters that were searched, all of them where they are few."""
+    inputs = inputs_of(envelope)
+    clusters = inputs.get("clusters")
+    if not isinstance(clusters, list) or len(clusters) < 2:
+        return common.subject(envelope)
+    few = ", ".join(str(c) for c in clusters) if len(clusters) <= 3 else f"one of {len(clusters)} clusters"
+    return f"{common.name_of(inputs.get('workload')) or 'the job'} on {few}"
 
 
 def answer(envelope: Envelope) -> str:
@@ -134,13 +138,12 @@ def _front_chart(envelope: Envelope) -> list[Chart]:
     if not points:
         return []
     front = sorted((_run(r), float(r["cost_usd"])) for r in _rows(result, "pareto") if r.get("cost_usd"))
-    series = [Series("best of each K", [t for t, _ in points], [c for _, c in points], style="dots")]
+    factor, unit = text.scale([t for t, _ in points], "s")
+    series = [Series("best of each K", [t / factor for t, _ in points], [c for _, c in points], style="dots")]
     if front:
-        series.insert(0, Series("Pareto front", [t for t, _ in front], [c for _, c in front]))
+        series.insert(0, Series("Pareto front", [t / factor for t, _ in front], [c for _, c in front]))
     alt = f"Cost against time of {len(points)} layouts. {answer(envelope)}"
-    return [
-        Chart("Cost against time", "run time [s]", "cost", series, alt=alt, y_quantity="USD", x_log=False)
-    ]
+    return [Chart("Cost against time", f"run time [{unit}]", "cost", series, alt=alt, y_quantity="USD")]
 
 
 def _run(row: Mapping[str, Any]) -> float:

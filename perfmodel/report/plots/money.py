@@ -22,7 +22,7 @@ def cost(envelope: Envelope) -> Figure:
     points = _candidates(envelope) if kind_of(envelope) == "plan" else _by_k(envelope)
     front = _front(points)
     basis = result.get("cost_basis")
-    subject = common.subject(envelope)
+    subject = plan.subject(envelope) if kind_of(envelope) == "plan" else common.subject(envelope)
     figure, axes = style.new(f"Cost against time{', ' + subject if subject else ''}", "", "")
     whole = kind_of(envelope) == "plan" and any(r.get("wall_s") for r in plan.candidates(result))
     factor = style.unit_axis(axes, "x", [t for t, _, _ in points], "s", "run time" if whole else "step time")
@@ -37,17 +37,23 @@ def cost(envelope: Envelope) -> Figure:
             markeredgecolor=style.GREY,
             label="dominated",
         )
+    labelled = points if kind_of(envelope) != "plan" and len(points) <= 14 else front[:14]
+    places = {label.rpartition(" ")[0] for _, _, label in labelled}
+    place = places.pop() if len(places) == 1 else ""  # named once where all labelled points share it
     axes.plot(
         [t / factor for t, _, _ in front],
         [c for _, c, _ in front],
         "o-",
         color=style.BLUE,
-        label="Pareto front",
+        label=style.plain(f"Pareto front, {place}" if place else "Pareto front"),
     )
-    labelled = points if kind_of(envelope) != "plan" and len(points) <= 14 else front[:14]
     for t, c, label in labelled:
         axes.annotate(
-            style.plain(label), (t / factor, c), xytext=(7, 6), textcoords="offset points", fontsize=10.5
+            style.plain(label.removeprefix(place).strip()),
+            (t / factor, c),
+            xytext=(7, 6),
+            textcoords="offset points",
+            fontsize=10.5,
         )
     _plain_ticks(axes, "y")
     if len(points) > 1 and max(t for t, _, _ in points) > 8 * min(t for t, _, _ in points):
