@@ -171,7 +171,7 @@ def power_of(job: Job) -> PowerModel:
 
 
 def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
-    """CLI.md's `prediction.result`."""
+    """The documented `result` of a prediction."""
     k, time = found.k, found.time_s
     steps = float(job.steps or 1)
     if not found.feasible.any():
