@@ -1,12 +1,13 @@
 """What a measured collective depends on, and the form that its time takes.
 
 .. math::
-    T = \\min_{\\text{protocol}} (A^p + W^p)^{1/p}                                            (1)
+    T = A + W + \\left(\\frac{1}{c W} + \\frac{1}{D}\\right)^{-1}                            (1)
 
-`A` is the latency of the call and of its steps, `W` the time of its bytes, and the minimum (smooth, of order
--`SWITCH`) is over a low-latency protocol (flags travel with the data: short steps, more wire) and a simple one
-(bulk copies: `step_ratio` longer steps, the full rate). `W` joins the two tiers of a pipelined collective by a norm of
-order `TIERS`, nearly a maximum, and takes the least over the algorithms that libraries choose from.
+`A` is the latency of the call and of its steps and `W` the time of its bytes. The third term is the choice between two
+protocols: a low-latency one (flags travel with the data: `c W` more wire) serves small messages, a simple one (bulk
+copies with a handshake a step: `D` more latency) large ones. Small messages take A + (1 + c) W, large ones A + D + W,
+and the time is monotone in between. `W` joins the two tiers of a pipelined collective by a norm of order 4, nearly a
+maximum, and takes the least over the algorithms that libraries choose from.
 
 References: Hockney, Parallel Computing 20 (1994) 389; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49; Patarasuk,
 Yuan, JPDC 69 (2009) 117 (ring); Sanders, Speck, Traeff, Parallel Computing 35 (2009) 581 (two-tree); Graham et al.,
@@ -27,21 +28,17 @@ from perfmodel.specs.catalog import Catalog
 
 Array = NDArray[np.float64]
 
-TIERS: Final = 6.0
-SWITCH: Final = 4.0
-IN_SWITCH_RANKS: Final = 5.0  # libraries keep to the ring in smaller groups
-NO_PEER: Final = (
-    "rtx-20",
-    "rtx-30",
-    "rtx-40",
-    "rtx-50",
-)  # cards whose driver stages every copy through the host
+IN_SWITCH_RANKS: Final = 4.2  # libraries keep to the ring in smaller groups
+IN_SWITCH_ORDER: Final = 12.0  # how sharply they change over
 UNKNOWN: Final = "unknown"
 ASSUMED_UP_BYTES_PER_S: Final = 450e9  # a blank scale-up link; its belief is wide
 ASSUMED_NIC_BYTES_PER_S: Final = 50e9  # per accelerator, where no network is named; its belief is wide
+ASSUMED_OUT_LATENCY_S: Final = 1.3e-6
+ASSUMED_OUT_EFFICIENCY: Final = 0.95
 NVL72_DOMAIN: Final = 72.0
-#: A network's step in a collective goes with the root of the latency of its link; the median belongs to this latency.
-REFERENCE_LATENCY_S: Final = 2e-6
+#: A network's step goes with this power of the latency of its link: most of a step is the library's own work.
+LATENCY_POWER: Final = 0.4
+REFERENCE_LATENCY_S: Final = 1e-6  # that the prior of a network's step belongs to
 
 #: Operations that share coefficients.
 CLASSES: Final = {
@@ -53,17 +50,17 @@ CLASSES: Final = {
 
 #: Logarithms that the form reads, with prior median and spread of the value common to everything.
 QUANTITIES: Final[dict[str, tuple[float, float]]] = {
-    "base_s": (12e-6, 0.7),
-    "up_step_s": (1.0e-6, 0.5),
-    "out_step_s": (13e-6, 0.5),
-    "up_efficiency": (0.85, 0.2),
-    "out_efficiency": (0.9, 0.2),
-    "in_switch": (0.6, 0.2),
-    "copy": (0.38, 0.5),
-    "shared_bus": (0.54, 0.4),
-    "knee": (0.75, 0.2),
-    "step_ratio": (2.5, 0.4),
-    "wire_ratio": (2.0, 0.4),
+    "base_s": (8e-6, 1.0),
+    "up_step_s": (1e-6, 0.7),
+    "out_step_s": (10e-6, 0.5),
+    "up_efficiency": (0.82, 0.1),
+    "out_efficiency": (1.0, 0.2),  # as a multiple of the catalogue's
+    "in_switch": (0.57, 0.2),
+    "copy": (0.38, 0.3),  # of a rank's own shard, in units of its bytes at the full rate
+    "crowding": (0.5, 0.5),  # power by which a host's bus is shared beyond a pair
+    "extra_wire": (1.5, 0.5),  # c of equation (1)
+    "extra_steps": (3.0, 0.5),  # D of equation (1), inside a domain
+    "extra_out_steps": (2.0, 0.5),  # and per step of a ring between domains
 }
 
 
@@ -78,11 +75,13 @@ class Points:
     message_bytes: Array
     ranks: Array
     domains: Array  # scale-up domains that the group spans
-    up_bytes_per_s: Array  # nominal, per accelerator and direction, of the links that the group can use
+    up_bytes_per_s: Array  # nominal, per accelerator and direction, of all its links
+    up_share: Array  # of these, what the group can use
     out_bytes_per_s: Array  # nominal, per domain and direction
     out_latency_s: Array  # of the link between domains, as the catalogue has it
+    out_efficiency: Array  # likewise
     in_switch: NDArray[np.bool_]
-    is_bus: NDArray[np.bool_]  # more than two accelerators on the host's bus, or no peer access
+    is_bus: NDArray[np.bool_]  # accelerators joined by the host's bus
     keys: Mapping[str, NDArray[np.str_]]
 
     def take(self, rows: NDArray[Any]) -> Points:
@@ -93,8 +92,10 @@ class Points:
             self.ranks[rows],
             self.domains[rows],
             self.up_bytes_per_s[rows],
+            self.up_share[rows],
             self.out_bytes_per_s[rows],
             self.out_latency_s[rows],
+            self.out_efficiency[rows],
             self.in_switch[rows],
             self.is_bus[rows],
             {name: values[rows] for name, values in self.keys.items()},
@@ -127,8 +128,10 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
         ranks=np.array([f["ranks"] for f in found], float),
         domains=np.array([f["domains"] for f in found], float),
         up_bytes_per_s=np.array([f["up"] for f in found], float),
+        up_share=np.array([f["share"] for f in found], float),
         out_bytes_per_s=np.array([f["out"] for f in found], float),
         out_latency_s=np.array([f["latency"] for f in found], float),
+        out_efficiency=np.array([f["efficiency"] for f in found], float),
         in_switch=np.array([f["in_switch"] for f in found], dtype=bool),
         is_bus=np.array([f["is_bus"] for f in found], dtype=bool),
         keys={name: np.array([f["keys"][name] for f in found], dtype=np.str_) for name in labels},
@@ -150,39 +153,33 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
     domains = np.ceil(ranks / NVL72_DOMAIN) if up_name == "nvl72" else nodes
     inside = ranks / domains
     kind = _kind(up_name)
-    share = float(group_link_share(_wiring(up_name), inside, per_node))
-    rate = (up.bandwidth if up is not None else ASSUMED_UP_BYTES_PER_S) * share
-    nics = _nics(catalog, name, out_name, per_node)
-    network = (out.bandwidth if out is not None else ASSUMED_NIC_BYTES_PER_S) * nics
-    if up_name == "nvl72":
-        network *= NVL72_DOMAIN / per_node
-    algorithm = text["algorithm"]
-    ring_only = "NVLS off" in algorithm or algorithm == "Ring"
+    ring_only = "NVLS off" in text["algorithm"] or text["algorithm"] == "Ring"
     op = text["op"]
     crosses = domains > 1
     return {
         "op": op,
         "ranks": ranks,
         "domains": domains,
-        "up": rate,
-        "out": network,
-        "latency": out.latency if out is not None else REFERENCE_LATENCY_S,
+        "up": up.bandwidth if up is not None else ASSUMED_UP_BYTES_PER_S,
+        "share": float(group_link_share(_wiring(up_name), inside, per_node)),
+        "out": inside * _nic_rate(catalog, name, out, per_node),
+        "latency": out.latency if out is not None else ASSUMED_OUT_LATENCY_S,
+        "efficiency": (out.efficiency or 0.9) if out is not None else ASSUMED_OUT_EFFICIENCY,
         "in_switch": op == "all_reduce"
-        and inside >= IN_SWITCH_RANKS
         and bool(up is not None and up.in_network_reduction)
         and not ring_only,
-        "is_bus": kind == "pcie" and (inside > 2 or name.startswith(NO_PEER)),
+        "is_bus": kind == "pcie",
         "keys": {
             "op": CLASSES.get(op, op),
             "generation": generation,
             "accelerator": name or UNKNOWN,
             "up_kind": kind,
             "up": up_name,
-            "out_kind": _out_kind(out_name) if crosses else "none",
-            "out": out_name if crosses else "none",
+            "out_kind": (_out_kind(out_name) if text["scale_out"] else _usual(catalog, name))
+            if crosses
+            else UNKNOWN,
+            "out": out_name if crosses else UNKNOWN,
             "tier": "network" if crosses else "inside",
-            "size": "pair" if inside <= 2 else "few" if inside < IN_SWITCH_RANKS else "many",
-            "reduction": "switch" if op == "all_reduce" and inside >= 5 and not ring_only else "ranks",
         },
     }
 
@@ -207,20 +204,33 @@ def _wiring(link: str) -> str:
     return "fully-connected" if link.startswith("xgmi") else "nvswitch"
 
 
-def _nics(catalog: Catalog, accelerator: str, link: str, per_node: float) -> float:
-    """Cards a node: of the catalogue's nodes with this accelerator and link, else of those with the link."""
+def _networks(catalog: Catalog, accelerator: str) -> list[Any]:
+    """Nodes of the catalogue with this accelerator and a network."""
+    nodes: list[Any] = [catalog.get("nodes", name) for name in catalog.names("nodes")]
+    return [n for n in nodes if n.scale_out and n.nics_per_node and n.accelerator.name == accelerator]
+
+
+def _usual(catalog: Catalog, accelerator: str) -> str:
+    """Kind of network that most of the catalogue's nodes with this accelerator have."""
+    kinds = [_out_kind(node.scale_out.name) for node in _networks(catalog, accelerator)]
+    return max(sorted(set(kinds)), key=kinds.count) if kinds else "ib"
+
+
+def _nic_rate(catalog: Catalog, accelerator: str, link: Any, per_node: float) -> float:
+    """Network [B/s] per accelerator: of nodes with this accelerator and link, else with the link, else one NIC each."""
+    if link is None:
+        rates = [
+            n.scale_out.bandwidth * n.nics_per_node / n.accelerators_per_node
+            for n in _networks(catalog, accelerator)
+        ]
+        return float(np.median(rates)) if rates else ASSUMED_NIC_BYTES_PER_S
     found: list[tuple[bool, float]] = []
     for name in catalog.names("nodes"):
         node: Any = catalog.get("nodes", name)
-        if node.scale_out is None or node.scale_out.name != link or not node.nics_per_node:
-            continue
-        found.append((node.accelerator.name == accelerator, float(node.nics_per_node)))
-    same = [count for matches, count in found if matches]
-    if same:
-        return float(np.median(same))
-    if link == UNKNOWN or not found:
-        return per_node
-    return float(np.median([count for _, count in found]))
+        if node.scale_out is not None and node.scale_out.name == link.name and node.nics_per_node:
+            found.append((node.accelerator.name == accelerator, float(node.nics_per_node)))
+    counts = [count for same, count in found if same] or [count for _, count in found] or [per_node]
+    return float(link.bandwidth * np.median(counts) / per_node)
 
 
 def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
@@ -228,32 +238,31 @@ def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     value = {name: np.exp(x) for name, x in logs.items()}
     n, k, size = at.ranks, at.domains, at.message_bytes
     g = n / k
-    crosses = k > 1
     reduce_all, exchange = at.op == "all_reduce", at.op == "all_to_all"
     gather = (at.op == "all_gather") | (at.op == "reduce_scatter")
-    steps_up = np.select([reduce_all, gather, exchange], [2 * (g - 1), (g - 1) * k, np.ones_like(g)], g - 1)
-    steps_out = np.select(
-        [reduce_all, gather | exchange], [2 * np.ceil(np.log2(k)), k - 1], np.ceil(np.log2(k))
-    )
-    share = np.select([reduce_all, gather | exchange], [2 * (n - 1) / n, (n - 1) / n], 1.0)
-    rate = at.up_bytes_per_s * value["up_efficiency"] * np.where(at.is_bus, value["shared_bus"], 1.0)
-    up = size * (share + value["copy"] / n) / rate
-    switch = size / (at.up_bytes_per_s * value["in_switch"])
+    rooted = ~(reduce_all | exchange | gather)
+    tree, ring = np.log2(k), k - 1
+    steps_up = np.select([reduce_all, gather, exchange], [2 * (g - 1), n - k, np.log2(g)], g - 1)
+    steps_out = np.select([reduce_all, gather | exchange], [2 * tree, ring], tree)
+    ring_out = np.where(reduce_all, 2 * ring, ring)
+    inside = value["base_s"] + steps_up * value["up_step_s"]
+    step_out = value["out_step_s"] * (at.out_latency_s / REFERENCE_LATENCY_S) ** LATENCY_POWER
+
+    # Bytes: the own shard is copied at the device's full rate, unless that too goes over the host's bus.
+    crowd = (2 / np.maximum(g, 2)) ** np.where(at.is_bus, value["crowding"], 0.0)
+    moved = np.select([reduce_all, rooted], [2 * (1 - 1 / g), np.ones_like(g)], 1 - 1 / g)
+    copied = np.where(rooted, 0.0, value["copy"] / n)
+    up = size * (moved / at.up_share + copied) / (crowd * at.up_bytes_per_s * value["up_efficiency"])
+    avoided = 1 + (IN_SWITCH_RANKS / g) ** IN_SWITCH_ORDER
+    switch = size * avoided / (at.up_bytes_per_s * value["in_switch"])
     up = np.where(at.in_switch, np.minimum(up, switch), up)
-    tree = np.where(reduce_all, np.minimum(share, np.minimum(2.0, 0.5 * k)), share)
-    wire = np.where(exchange, g * (k - 1) / k, tree)
-    out = np.where(crosses, size * wire / (at.out_bytes_per_s * value["out_efficiency"]), 0.0)
-    top = np.maximum(up, out)
-    work = top * ((up / top) ** TIERS + (out / top) ** TIERS) ** (1 / TIERS)
-    steps = steps_up * value["up_step_s"] + steps_out * value["out_step_s"] * np.sqrt(
-        at.out_latency_s / REFERENCE_LATENCY_S
-    )
-    p = value["knee"]
-    low = _join(value["base_s"] + steps, work * (1.0 + value["wire_ratio"]), p)
-    simple = _join(value["base_s"] + steps * (1.0 + value["step_ratio"]), work, p)
-    least = np.minimum(low, simple)
-    return np.asarray(least * ((low / least) ** -SWITCH + (simple / least) ** -SWITCH) ** (-1 / SWITCH))
+    all_wire = np.minimum(2 - 2 / n, 0.5 * k)
+    wire = np.select([reduce_all, exchange, rooted], [all_wire, g * ring / k, np.ones_like(g)], 1 - 1 / n)
+    rate = at.out_bytes_per_s * at.out_efficiency * value["out_efficiency"]
+    out = np.where(k > 1, size * wire / rate, 0.0)
+    work = np.sqrt(np.hypot(up * up, out * out))
 
-
-def _join(latency: Array, work: Array, p: Array) -> Array:
-    return np.asarray((latency**p + work**p) ** (1 / p))
+    # An exchange changes protocol at a size per peer, the others at a size per call.
+    low = value["extra_wire"] * np.where(exchange, 2 / n, 1.0) * work
+    simple = value["extra_steps"] * inside + value["extra_out_steps"] * ring_out * step_out
+    return np.asarray(inside + steps_out * step_out + work + low * simple / (low + simple))

@@ -5,11 +5,14 @@ The logarithm of every quantity of `collective_form.QUANTITIES` is a sum of norm
 .. math:: \\ln q = \\mu_q + \\sum_{\\text{level}} u_{q,\\text{level}(i)}, \\qquad u \\sim N(0, \\sigma_{q,level}^2)  (1)
 
 over levels such as link kind, link, generation, accelerator and operation, so that hardware which nobody measured
-inherits what its generation and link kind show, with a wider band. Times have Student-t errors (`DEGREES` degrees of
-freedom) in the logarithm: a warm-up spike does not move the fit. The maximum a posteriori is found by damped
-Gauss-Newton steps on reweighted residuals; the Laplace covariance gives spreads.
+inherits what its generation and link kind show, with a wider band. Every sweep has two effects of its own besides, one
+on its latencies and one on its rates, with Cauchy priors: an odd machine or a careless author explains itself and does
+not drag its relatives along. They are nuisance and not kept. Times have Student-t errors (`DEGREES` degrees of freedom)
+in the logarithm: a warm-up spike does not move the fit. The maximum a posteriori is found by damped Gauss-Newton steps
+on reweighted residuals, sweeps eliminated by their Schur complement; the Laplace covariance gives spreads.
 
-Reference: Lange, Little, Taylor, JASA 84 (1989) 881 (robust t regression by reweighting).
+References: Lange, Little, Taylor, JASA 84 (1989) 881 (robust t regression by reweighting); Pinheiro, Bates,
+Mixed-Effects Models in S and S-PLUS (2000), ch. 7 (nonlinear mixed effects).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.collective_form import QUANTITIES, Array, Points, seconds
+from perfmodel.calibrate.collective_form import QUANTITIES, UNKNOWN, Array, Points, seconds
 from perfmodel.calibrate.sweep_fit import SweepFit, SweepPrior, fit_sweep, through_two_points
 
 __all__ = [
@@ -39,69 +42,62 @@ __all__ = [
     "pack",
     "predict",
     "shipped",
-    "sweep_shares",
     "through_two_points",
     "unpack",
 ]
 
 SCHEMA: Final = "perfmodel/collectives/1"
 DEGREES: Final = 3.0
-SCALE: Final = (
-    0.1  # least residual scale in logarithms: about what two authors with the same hardware differ by
+SCALE: Final = 0.05  # of residuals within a sweep, in logarithms
+WIDENED: Final = (4.0, 2.0, 1.0)  # scales are wide at first, so that no early misfit is taken for an outlier
+TOLERANCE: Final = 1e-4  # of the loss, where a fit stops
+STEP: Final = 1e-5  # of a logarithm, for slopes
+#: The two effects of a sweep: what they act on, and the scale of their Cauchy prior.
+SWEEP_EFFECTS: Final[tuple[tuple[tuple[str, ...], float], ...]] = (
+    (("base_s", "up_step_s", "out_step_s"), 0.05),
+    (("up_efficiency", "out_efficiency", "in_switch"), 0.02),
 )
-INDEPENDENT: Final = 2.0  # points that a sweep counts as
-STEP: Final = 1e-4  # of a logarithm, for slopes
-KNOTS: Final = (13.0, 16.0, 19.0, 22.0, 25.0, 28.0, 31.0)  # log2 of bytes
 
 #: Levels of each quantity and the prior spread of their effects, in logarithms.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
-    "base_s": {("op",): 0.3, ("generation",): 0.2, ("up_kind",): 0.3, ("tier",): 0.4, ("size", "op"): 0.2,
-               ("accelerator", "size"): 0.1},
-    "up_step_s": {("op",): 0.3, ("up_kind",): 0.3, ("up",): 0.2, ("reduction",): 0.3, ("up_kind", "size"): 0.4,
-                  ("accelerator",): 0.2},
-    "out_step_s": {("op",): 0.3, ("out_kind",): 0.4, ("out",): 0.3},
-    "up_efficiency": {("op",): 0.1, ("up_kind",): 0.15, ("up",): 0.1, ("accelerator",): 0.1,
-                      ("up_kind", "size"): 0.1, ("up_kind", "op"): 0.07},
-    "out_efficiency": {("op",): 0.1, ("out_kind",): 0.15, ("out",): 0.2},
-    "in_switch": {("up",): 0.15, ("tier",): 0.2},
-    "copy": {("up_kind",): 0.4, ("op",): 0.4},
-    "shared_bus": {("accelerator",): 0.8, ("accelerator", "op"): 0.2},
-    "knee": {("tier",): 0.15, ("up_kind",): 0.15},
-    "step_ratio": {("tier",): 0.3, ("up_kind",): 0.3},
-    "wire_ratio": {("tier",): 0.3, ("up_kind",): 0.3},
-}  # fmt: skip
-#: What the form leaves over, as a curve over the size of the message.
-CURVES: Final[dict[tuple[str, ...], float]] = {("tier",): 0.1, ("up_kind", "op"): 0.05, ("size",): 0.07}
+    "base_s": {("generation",): 0.3, ("accelerator",): 0.15, ("tier",): 0.1, ("op",): 0.2},
+    "up_step_s": {("up_kind",): 0.3, ("up",): 0.3},
+    "out_step_s": {("out_kind",): 0.4, ("out",): 0.3},
+    "up_efficiency": {("up_kind",): 0.1, ("up",): 0.1, ("accelerator",): 0.05, ("op",): 0.05},
+    "out_efficiency": {("out_kind",): 0.15, ("out",): 0.15},
+    "in_switch": {("generation",): 0.1},
+    "copy": {("generation",): 0.6, ("op",): 0.3, ("op", "generation"): 0.2},
+    "crowding": {("accelerator",): 0.7},
+    "extra_wire": {("up_kind",): 0.3, ("tier",): 0.7, ("op",): 0.7},
+    "extra_steps": {("up_kind",): 0.3, ("op",): 0.4},
+    "extra_out_steps": {},
+}
 
 Name = tuple[str, str, str]  # quantity, level, value; the level is "" for what everything shares
 
 
 @dataclass(frozen=True)
 class Design:
-    """Which coefficients act on which point: logs = start + matrix of the quantity @ coefficients."""
+    """Which coefficients act on which point: the log of a quantity is its start plus the sum of its own columns."""
 
     names: tuple[Name, ...]
     spread: Array
-    start: Mapping[str, float]
-    matrix: Mapping[str, Array]  # quantity -> (points, coefficients)
-    curve: Array  # (points, coefficients)
+    matrix: Array  # (points, coefficients)
+    owner: NDArray[np.intp]  # quantity of every coefficient, in the order of `QUANTITIES`
 
     def take(self, rows: NDArray[Any]) -> Design:
         """The design of some points."""
-        chosen = {name: matrix[rows] for name, matrix in self.matrix.items()}
-        return Design(self.names, self.spread, self.start, chosen, self.curve[rows])
+        return Design(self.names, self.spread, self.matrix[rows], self.owner)
 
 
 def coefficients_of(at: Points) -> tuple[Name, ...]:
-    """Every coefficient that acts on these points, in a fixed order."""
+    """Every coefficient that acts on these points, in a fixed order; what is unknown has the mean of its level."""
     names: list[Name] = []
     for quantity, levels in LEVELS.items():
         names.append((quantity, "", ""))
         for level in levels:
-            names += [(quantity, "+".join(level), value) for value in sorted(set(_values(at, level)))]
-    for level in CURVES:
-        for value in sorted(set(_values(at, level))):
-            names += [(f"curve{i}", "+".join(level), value) for i in range(len(KNOTS))]
+            known = [v for v in sorted(set(_values(at, level))) if UNKNOWN not in v.split("+")]
+            names += [(quantity, "+".join(level), value) for value in known]
     return tuple(names)
 
 
@@ -112,56 +108,33 @@ def _values(at: Points, level: tuple[str, ...]) -> list[str]:
 def design(at: Points, names: tuple[Name, ...]) -> Design:
     """Place `names` on `at`; a value that no name covers gets no effect, that is its level's mean."""
     column = {name: i for i, name in enumerate(names)}
-    count = at.ranks.size
-    every = np.arange(count)
-    spread = np.zeros(len(names))
-    matrix: dict[str, Array] = {}
+    every = np.arange(at.ranks.size)
+    order = list(QUANTITIES)
+    matrix = np.zeros((at.ranks.size, len(names)))
     for quantity, levels in LEVELS.items():
-        own = np.zeros((count, len(names)))
-        own[:, column[quantity, "", ""]] = 1.0
-        spread[column[quantity, "", ""]] = QUANTITIES[quantity][1]
-        for level, sd in levels.items():
-            found = np.array(
-                [column.get((quantity, "+".join(level), v), -1) for v in _values(at, level)], dtype=int
-            )
-            own[every[found >= 0], found[found >= 0]] = 1.0
-            spread[found[found >= 0]] = sd
-        matrix[quantity] = own
-    hats = _hats(at.message_bytes)
-    curve = np.zeros((count, len(names)))
-    for level, sd in CURVES.items():
-        values = _values(at, level)
-        for i in range(len(KNOTS)):
-            found = np.array([column.get((f"curve{i}", "+".join(level), v), -1) for v in values], dtype=int)
-            curve[every[found >= 0], found[found >= 0]] = hats[found >= 0, i]
-            spread[found[found >= 0]] = sd
-    start = {quantity: float(np.log(median)) for quantity, (median, _) in QUANTITIES.items()}
-    return Design(names, np.where(spread > 0, spread, 1.0), start, matrix, curve)
-
-
-def _hats(message_bytes: Array) -> Array:
-    x = np.log2(np.maximum(message_bytes, 1.0))
-    return np.stack([np.interp(x, KNOTS, row) for row in np.eye(len(KNOTS))], axis=-1)
+        matrix[:, column[quantity, "", ""]] = 1.0
+        for level in levels:
+            label = "+".join(level)
+            found = np.array([column.get((quantity, label, v), -1) for v in _values(at, level)], dtype=int)
+            matrix[every[found >= 0], found[found >= 0]] = 1.0
+    spread = [
+        LEVELS[quantity][tuple(level.split("+"))] if level else QUANTITIES[quantity][1]
+        for quantity, level, _ in names
+    ]
+    return Design(names, np.array(spread), matrix, np.array([order.index(q) for q, _, _ in names]))
 
 
 def log_time(at: Points, how: Design, values: Array) -> Array:
     """Logarithm of the predicted seconds."""
-    return np.asarray(np.log(seconds(at, _logs(how, values))) + how.curve @ values)
+    return np.asarray(np.log(seconds(at, _logs(how, values))))
 
 
 def _logs(how: Design, values: Array) -> dict[str, Array]:
-    return {quantity: how.start[quantity] + matrix @ values for quantity, matrix in how.matrix.items()}
-
-
-def _slopes(at: Points, how: Design, values: Array) -> tuple[Array, Array]:
-    logs = _logs(how, values)
-    centre = np.log(seconds(at, logs))
-    jacobian = how.curve.copy()
-    for quantity, matrix in how.matrix.items():
-        moved = dict(logs)
-        moved[quantity] = logs[quantity] + STEP
-        jacobian += ((np.log(seconds(at, moved)) - centre) / STEP)[:, None] * matrix
-    return centre + how.curve @ values, jacobian
+    found = {}
+    for i, (quantity, (median, _)) in enumerate(QUANTITIES.items()):
+        own = how.owner == i
+        found[quantity] = np.log(median) + how.matrix[:, own] @ values[own]
+    return found
 
 
 @dataclass(frozen=True)
@@ -175,74 +148,140 @@ class Fit:
     scale: float
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """The posterior over coefficients and the two effects of every sweep."""
+
+    at: Points
+    measured_log: Array
+    how: Design
+    share: Array
+    member: Array  # (sweeps, points), 1 where the point is of the sweep
+    scale: float
+    sweep_scale: Array  # (2, 1)
+
+    def logs(self, values: Array, sweeps: Array) -> dict[str, Array]:
+        found = _logs(self.how, values)
+        for (quantities, _), effect in zip(SWEEP_EFFECTS, sweeps, strict=True):
+            for quantity in quantities:
+                found[quantity] = found[quantity] + self.member.T @ effect
+        return found
+
+    def loss(self, values: Array, sweeps: Array) -> float:
+        residual = self.measured_log - np.log(seconds(self.at, self.logs(values, sweeps)))
+        data = (DEGREES + 1) * (self.share * np.log1p(np.square(residual / self.scale) / DEGREES)).sum()
+        own = 2.0 * np.log1p(np.square(sweeps / self.sweep_scale)).sum()
+        return float(data + np.square(values / self.how.spread).sum() + own)
+
+    def normal(self, values: Array, sweeps: Array) -> _Normal:
+        """Reweighted normal equations at a point."""
+        logs = self.logs(values, sweeps)
+        centre = np.log(seconds(self.at, logs))
+        slopes = np.empty((centre.size, len(QUANTITIES)))
+        for i, quantity in enumerate(QUANTITIES):
+            moved = dict(logs)
+            moved[quantity] = logs[quantity] + STEP
+            slopes[:, i] = (np.log(seconds(self.at, moved)) - centre) / STEP
+        order = list(QUANTITIES)
+        own = np.stack([slopes[:, [order.index(q) for q in names]].sum(axis=1) for names, _ in SWEEP_EFFECTS])
+        jacobian = self.how.matrix * slopes[:, self.how.owner]
+        residual = self.measured_log - centre
+        weight = self.share * (DEGREES + 1) / (DEGREES + np.square(residual / self.scale)) / self.scale**2
+        weighted = jacobian * weight[:, None]
+        cauchy = 2.0 / (1.0 + np.square(sweeps / self.sweep_scale)) / np.square(self.sweep_scale)
+        precision = 1.0 / np.square(self.how.spread)
+        return _Normal(
+            shared=jacobian.T @ weighted + np.diag(precision),
+            shared_pull=weighted.T @ residual - precision * values,
+            cross=np.stack([self.member @ (weighted * slope[:, None]) for slope in own]),
+            own=np.stack([self.member @ (weight * slope**2) for slope in own]) + cauchy,
+            own_cross=self.member @ (weight * own[0] * own[1]),
+            own_pull=np.stack([self.member @ (weight * slope * residual) for slope in own]) - cauchy * sweeps,
+        )
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """Normal equations in blocks: coefficients, and a 2 x 2 block for every sweep."""
+
+    shared: Array  # (coefficients, coefficients)
+    shared_pull: Array  # (coefficients,)
+    cross: Array  # (2, sweeps, coefficients)
+    own: Array  # (2, sweeps), diagonal
+    own_cross: Array  # (sweeps,)
+    own_pull: Array  # (2, sweeps)
+
+    def reduced(self, damping: float) -> tuple[Array, Array, Array]:
+        """Schur complement of the sweeps, its right side, and the sweeps' inverse blocks (11, 12, 22)."""
+        first, second = self.own * (1.0 + damping)
+        inverse = np.stack([second, -self.own_cross, first]) / (first * second - self.own_cross**2)
+        solved = self._blocks(inverse, self.cross)
+        matrix = self.shared + damping * np.diag(np.diag(self.shared))
+        matrix = matrix - self.cross[0].T @ solved[0] - self.cross[1].T @ solved[1]
+        pull = self.shared_pull - solved[0].T @ self.own_pull[0] - solved[1].T @ self.own_pull[1]
+        return np.asarray(matrix), np.asarray(pull), inverse
+
+    def step(self, damping: float) -> tuple[Array, Array]:
+        """Move of the coefficients and of the sweeps' effects."""
+        matrix, pull, inverse = self.reduced(damping)
+        step = np.asarray(np.linalg.solve(matrix, pull), dtype=np.float64)
+        return step, self._blocks(inverse, self.own_pull - self.cross @ step)
+
+    @staticmethod
+    def _blocks(inverse: Array, right: Array) -> Array:
+        a, b, c = inverse.reshape(inverse.shape + (1,) * (right.ndim - 2))
+        return np.stack([a * right[0] + b * right[1], b * right[0] + c * right[1]])
+
+
 def fit(
     at: Points,
     measured_log: Array,
     how: Design,
     share: Array,
     *,
-    start: Array | None = None,
-    iterations: int = 40,
+    sweeps: NDArray[np.str_] | None = None,
+    iterations: int = 80,
 ) -> Fit:
     """Maximum a posteriori of equation (1) under Student-t errors.
 
-    `share` weighs points: those of one sweep share its author and machine and are not independent. `start` continues
-    from an earlier fit.
+    `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own.
     """
-    values = np.zeros(len(how.names)) if start is None else start.copy()
-    precision = 1.0 / np.square(how.spread)
-    damping, scale = 1e-2, 0.3
-    found, jacobian = _slopes(at, how, values)
-    for _ in range(iterations):
-        residual = measured_log - found
-        scale = max(1.4826 * float(np.median(np.abs(residual))), SCALE)
-        weight = share * (DEGREES + 1) / (DEGREES + np.square(residual / scale)) / scale**2
-        normal = (jacobian * weight[:, None]).T @ jacobian
-        gradient = jacobian.T @ (weight * residual) - precision * values
-        before = _loss(residual, scale, share, values, precision)
-        step = np.zeros_like(values)
-        for _ in range(8):
-            step = np.asarray(
-                np.linalg.solve(normal + np.diag(precision + damping * np.diag(normal)), gradient),
-                dtype=np.float64,
-            )
-            moved = measured_log - log_time(at, how, values + step)
-            if _loss(moved, scale, share, values + step, precision) <= before:
-                damping = max(damping / 5, 1e-6)
-                break
-            damping = max(damping * 5, 1e-4)
-        else:
-            break
-        values = np.asarray(values + step, float)
-        found, jacobian = _slopes(at, how, values)
-        if float(np.abs(step).max()) < 1e-3:
-            break
-    residual = measured_log - found
-    weight = share * (DEGREES + 1) / (DEGREES + np.square(residual / scale)) / scale**2
-    covariance = np.linalg.inv((jacobian * weight[:, None]).T @ jacobian + np.diag(precision))
-    seen = sum(((matrix != 0) for matrix in how.matrix.values()), how.curve != 0).astype(bool).sum(axis=0)
+    names = np.zeros((0, 1), dtype=np.str_) if sweeps is None else np.unique(sweeps)[:, None]
+    member = np.zeros((0, at.ranks.size)) if sweeps is None else (names == sweeps[None, :]).astype(float)
+    values = np.zeros(len(how.names))
+    own = np.zeros((len(SWEEP_EFFECTS), len(member)))
+    sweep_scale = np.array([[scale] for _, scale in SWEEP_EFFECTS])
+    for wide in WIDENED:
+        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, sweep_scale * wide)
+        values, own = _solve(problem, values, own, iterations)
+    matrix, _, _ = problem.normal(values, own).reduced(0.0)
+    left = measured_log - log_time(at, how, values)
     return Fit(
         how.names,
         values,
-        np.sqrt(np.diag(covariance)),
-        np.asarray(seen, dtype=np.int64),
-        float(np.median(scale)),
+        np.sqrt(np.diag(np.linalg.inv(matrix))),
+        np.asarray((how.matrix != 0).sum(axis=0), dtype=np.int64),
+        max(1.4826 * float(np.median(np.abs(left))), SCALE),
     )
 
 
-def _loss(residual: Array, scale: float, share: Array, values: Array, precision: Array) -> float:
-    data = 0.5 * (DEGREES + 1) * (share * np.log1p(np.square(residual / scale) / DEGREES)).sum()
-    return float(data + 0.5 * (precision * np.square(values)).sum())
-
-
-def sweep_shares(sweeps: NDArray[np.str_]) -> Array:
-    """Weight of each point so that a sweep counts as at most `INDEPENDENT` points.
-
-    >>> sweep_shares(np.array(["a"] * 8 + ["b"])).tolist()[-2:]
-    [0.25, 1.0]
-    """
-    _, inverse, counts = np.unique(sweeps, return_inverse=True, return_counts=True)
-    return np.asarray(np.minimum(1.0, INDEPENDENT / counts[inverse]))
+def _solve(problem: _Problem, values: Array, own: Array, iterations: int) -> tuple[Array, Array]:
+    damping, loss = 1e-3, problem.loss(values, own)
+    for _ in range(iterations):
+        normal = problem.normal(values, own)
+        for _ in range(12):
+            step, own_step = normal.step(damping)
+            moved = problem.loss(values + step, own + own_step)
+            if moved < loss:
+                break
+            damping *= 4
+        else:
+            break
+        damping = max(damping / 5, 1e-6)
+        values, own, gain, loss = values + step, own + own_step, loss - moved, moved
+        if gain < TOLERANCE * loss:
+            break
+    return values, own
 
 
 def pack(found: Fit) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from perfmodel.calibrate.collectives import (
     fit,
     log_time,
     shipped,
-    sweep_shares,
     through_two_points,
 )
 from perfmodel.calibrate.sweep_fit import KNEE
@@ -36,8 +35,6 @@ Row = Mapping[str, str]
 
 LEAST_BYTES: Final = 8192.0
 SCHEMES: Final = ("sweep", "fabric")
-#: One sweep moves the fit little, so its fold goes on from the full fit; a fabric's starts afresh, lest it remember.
-REFIT_ITERATIONS: Final = {"sweep": 10, "fabric": 60}
 KNEES: Final = tuple(float(p) for p in np.linspace(0.4, 1.1, 36))
 POOLED: Final = 2.0  # weight of all other sweeps, in sweeps, when choosing p for a kind of link and operation
 
@@ -71,19 +68,21 @@ def _fabric(row: Row) -> str:
 def fit_all(data: Sweeps) -> Fit:
     """Coefficients from every point."""
     how = design(data.at, coefficients_of(data.at))
-    return fit(data.at, data.measured_log, how, sweep_shares(data.keys["sweep"]))
+    return fit(data.at, data.measured_log, how, np.ones_like(data.measured_log), sweeps=data.keys["sweep"])
 
 
 def fit_fold(data: Sweeps, full: Fit, scheme: str, key: str) -> list[float]:
-    """Coefficients fitted without the points of one key, in the order of `full.names`."""
+    """Coefficients fitted without the points of one key, in the order of `full.names`.
+
+    The fit starts afresh, lest it remember what it is not to see.
+    """
     rest = np.flatnonzero(data.keys[scheme] != key)
     found = fit(
         data.at.take(rest),
         data.measured_log[rest],
         design(data.at, full.names).take(rest),
-        sweep_shares(data.keys["sweep"])[rest],
-        start=full.values if scheme == "sweep" else None,
-        iterations=REFIT_ITERATIONS[scheme],
+        np.ones(rest.size),
+        sweeps=data.keys["sweep"][rest],
     )
     return [round(float(v), 3) for v in found.values]
 
