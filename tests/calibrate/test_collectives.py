@@ -116,9 +116,7 @@ def test_the_form_without_coefficients_is_monotone_in_bytes() -> None:
 
 
 def test_no_coefficient_is_keyed_by_a_source_or_a_sweep() -> None:
-    allowed = {
-        "op", "generation", "accelerator", "up_kind", "up", "out_kind", "out", "tier", "size", "reduction",
-    }  # fmt: skip
+    allowed = {"op", "generation", "accelerator", "up_kind", "up", "out_kind", "out", "tier"}
     levels = {part for _, level, _ in collectives.shipped().names if level for part in level.split("+")}
     assert levels <= allowed
     values = {value for _, _, value in collectives.shipped().names}
@@ -141,3 +139,19 @@ def test_fit_finds_the_rate_that_made_the_data() -> None:
     again = collectives.unpack(collectives.pack(found))
     assert np.allclose(again.values, found.values, atol=1e-3)
     assert again.names == found.names
+
+
+def test_an_odd_sweep_explains_itself() -> None:
+    rows = [_row(bytes=str(2**i), op="all_gather") for _ in range(4) for i in range(13, 33, 2)]
+    at = points(rows, _catalog())
+    how = collectives.design(at, collectives.coefficients_of(at))
+    truth = collectives.log_time(at, how, np.zeros(len(how.names)))
+    sweeps = np.repeat(np.array(["a", "b", "c", "odd"]), 10)
+    measured = truth + np.where(sweeps == "odd", 1.0, 0.0)
+
+    def moved(names: np.ndarray[tuple[int], np.dtype[np.str_]] | None) -> float:
+        found = collectives.fit(at, measured, how, np.ones(len(rows)), sweeps=names)
+        return float(np.abs(collectives.log_time(at, how, found.values) - truth).max())
+
+    assert moved(sweeps) < 0.5 * moved(None)
+    assert moved(sweeps) < 0.02
