@@ -170,6 +170,10 @@ def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Ite
             )
 
 
+_ABOVE_ZERO = ("k", "nodes", "step_s", "ranks", "time_s", "global_batch", "seq_len")
+_LARGEST = 1e18  # more than any count, size or time of a run
+
+
 def _parse(
     path: Path, line: int, header: Any, text: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, float | None]:
@@ -184,9 +188,9 @@ def _parse(
         except ValueError:
             value = np.nan
         if (
-            not np.isfinite(value)
-            or value < 0
-            or (column in ("k", "nodes", "step_s", "ranks", "time_s") and value == 0)
+            not 0 <= value <= _LARGEST
+            or (column in _ABOVE_ZERO and value == 0)
+            or (column == "k" and value != np.floor(value))
         ):
             where = list(header).index(column) + 1
             problems.append(
@@ -195,7 +199,7 @@ def _parse(
                     line=line,
                     column=where,
                     code="D004",
-                    message=f'{column} is "{cell}": not a positive number',
+                    message=f'{column} is "{cell}": not a positive {"whole " if column == "k" else ""}number',
                     help="leave a cell blank when nobody says",
                 )
             )

@@ -229,3 +229,26 @@ def test_a_full_disk(format):
 
 def test_a_name_that_is_too_long(capsys):
     assert "File name too long" in refused(capsys, "predict", "job.yaml", "--plot", "x" * 300 + ".svg")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [("k", "1.5"), ("k", "0"), ("step_s", "1e300"), ("step_s", "nan"), ("global_batch", "0")],
+)
+def test_measured_points_beyond_reason(column, cell, folder, capsys):
+    import csv
+
+    measured = Path(__file__).parents[2] / "validation" / "measured"
+    tables = {
+        name: list(csv.DictReader((measured / name).read_text().splitlines()))
+        for name in ("families.csv", "points.csv", "workloads.csv")
+    }
+    family = tables["families.csv"][0]["family"]
+    points = [row for row in tables["points.csv"] if row["family"] == family]
+    points[0][column] = cell
+    for name, rows in (tables | {"points.csv": points, "families.csv": tables["families.csv"][:1]}).items():
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    assert f'{column} is "{cell}"' in refused(capsys, "validate", "--data", ".")
