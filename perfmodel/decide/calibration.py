@@ -11,6 +11,7 @@ import numpy as np
 
 from perfmodel.calibrate.job import Direct, calibrate
 from perfmodel.calibrate.readers import read_collectives, read_ranks, read_timings, read_trace
+from perfmodel.calibrate.readers.steps import TraceSummary
 from perfmodel.calibrate.readers.sweeps import Sweep
 from perfmodel.calibrate.readers.timings import Parser
 from perfmodel.decide.prediction import inputs_of, setup_of
@@ -24,6 +25,7 @@ from perfmodel.specs.jobs import Job
 SWEEP_SPREAD = 0.05  # of a link's rate read off a sweep: the same hardware by other hands differs by 2-3 %
 LATENCY_SPREAD = 0.25  # the same for small messages
 JITTER_SPREAD = 0.3
+TRACE_SPREAD = 0.2  # of the exposed share read off a trace
 
 
 def calibrate_job(
@@ -50,7 +52,9 @@ def calibrate_job(
         spread = float(np.std(read_ranks(ranks).jitter()))
         direct.append(Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, ranks.name))
     if traces:
-        notes += trace_notes(traces)
+        summary = read_trace(list(traces))
+        notes += trace_notes(summary)
+        direct += from_trace(setup, summary, traces[0].name, notes)
     times = np.zeros(0)
     if timings is not None:
         setup, times = _timed(job, setup, timings, parse, preset, notes)
@@ -138,9 +142,21 @@ def from_sweep(setup: Setup, sweep: Sweep, source: str, notes: list[str]) -> lis
     return found
 
 
-def trace_notes(traces: Sequence[Path]) -> list[str]:
-    """What a trace shows, in words: it informs the reader, and its step time belongs into --timings."""
-    summary = read_trace(list(traces))
+def from_trace(setup: Setup, summary: TraceSummary, source: str, notes: list[str]) -> list[Direct]:
+    """Exposed share of the gradient exchange, from a trace of a data-parallel run."""
+    hidden = summary.hidden_fraction()
+    if hidden is None:
+        return []
+    if setup.layout is not None and setup.layout.model_parallel > 1:
+        notes.append(f"{source}: tensor, pipeline and context traffic are mixed in it; no belief is informed")
+        return []
+    workers = max(rank.rank for rank in summary.ranks) + 1
+    name = "dp_exposed" if workers <= float(setup.machine.node) else "net_exposed"
+    return [Direct(name, float(np.clip(1.0 - hidden, 0.01, 1.0)), TRACE_SPREAD, source)]
+
+
+def trace_notes(summary: TraceSummary) -> list[str]:
+    """What a trace shows, in words; its step time belongs into --timings."""
     parts = summary.parts_s()
     total = sum(parts.values())
     shares = ", ".join(

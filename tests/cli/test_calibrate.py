@@ -39,6 +39,49 @@ def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
     )
 
 
+def test_a_trace_informs_the_exposed_share(tmp_path: Path) -> None:
+    """Two ranks, five steps of 100 ms: 60 ms of compute, 20 ms of all-reduce of which half runs under it."""
+    for rank in (0, 1):
+        events: list[dict[str, object]] = []
+        for step in range(6):
+            t = step * 100_000
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "user_annotation",
+                    "name": f"ProfilerStep#{step}",
+                    "ts": t,
+                    "dur": 100_000,
+                    "pid": rank,
+                    "tid": 1,
+                }
+            )
+            events.append(
+                {"ph": "X", "cat": "kernel", "name": "sgemm", "ts": t, "dur": 60_000, "pid": rank, "tid": 7}
+            )
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "kernel",
+                    "name": "ncclDevKernel_AllReduce_Sum",
+                    "ts": t + 50_000,
+                    "dur": 20_000,
+                    "pid": rank,
+                    "tid": 9,
+                }
+            )
+        (tmp_path / f"rank{rank}.json").write_text(
+            json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events})
+        )
+    done = run(
+        "calibrate", *JOB, "--trace", "rank0.json", "--trace", "rank1.json", "--format", "json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    direct = json.loads(done.stdout)["result"]["direct"]
+    assert [item["name"] for item in direct] == ["dp_exposed"]
+    assert direct[0]["value"] == pytest.approx(0.5, abs=0.02)
+
+
 def test_a_fit_report_is_printed_without_an_output_file(timings: Path) -> None:
     done = run("calibrate", *JOB, "--timings", "t.csv", cwd=timings)
     assert done.returncode == 0
