@@ -188,7 +188,7 @@ def _run(group: Group, op: str, size: int, settings: Settings, clock: Callable[[
         sample = time_call(
             call, settings, synchronize=group.machine.synchronize, clock=clock, agree=group.largest
         )
-    except (RuntimeError, NotImplementedError, AttributeError) as error:
+    except (RuntimeError, AttributeError) as error:
         return {"skipped": _first_line(error)}
     return {"times_s": sample.times_s, "calls": sample.calls}
 

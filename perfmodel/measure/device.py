@@ -198,7 +198,7 @@ def _run(item: Item, machine: Machine, settings: Settings, clock: Callable[[], f
         sample = time_call(item.prepare(), settings, synchronize=machine.synchronize, clock=clock)
     except TooSlowError as error:
         return {"skipped": str(error), "slow": True}
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError, ValueError) as error:
+    except (RuntimeError, AttributeError, TypeError, ValueError) as error:
         # A precision without kernels here, or no memory left for this size: the others still count.
         return {"skipped": str(error).splitlines()[0][:160] if str(error) else type(error).__name__}
     return {"times_s": sample.times_s, "calls": sample.calls}

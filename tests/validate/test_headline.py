@@ -1,0 +1,20 @@
+"""The committed accuracy figures are those that the code gives now: one mode here, all of them by `make validate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.validate.runner import validate
+
+HEADLINE = Path(__file__).resolve().parent.parent.parent / "validation" / "headline.json"
+
+
+@pytest.mark.parametrize("mode", ["datasheet", "two_point"])
+def test_the_committed_figures_are_those_of_the_code(mode: str) -> None:
+    committed = json.loads(HEADLINE.read_text(encoding="utf-8"))["group"][mode]
+    found = validate(modes=(mode,)).result["modes"][mode]
+    # Rounded to four places; other linear-algebra libraries may move the last of them.
+    assert {key: found[key] for key in committed} == pytest.approx(committed, abs=2e-4)
