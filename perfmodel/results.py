@@ -20,15 +20,23 @@ def plain(value: Any) -> Any:
     >>> plain({"k": np.array([1, 2]), "t": [float("nan"), 0.5]})
     {'k': [1, 2], 't': [None, 0.5]}
     """
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is dict:
+        return {str(key): plain(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
         whole = value.dtype.kind in "biu" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
         return value.tolist() if whole else plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
+    # Subclasses, seldom: enumerations, named tuples, read-only mappings.
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (str, int)):
-        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -189,6 +189,7 @@ def _all_units() -> frozenset[str]:
     )
 
 
+@lru_cache(maxsize=4096, typed=True)  # typed: 1, 1.0 and True are equal, and not the same
 def parse(text: str | float | int, dimension: str) -> float:
     """Read a quantity and return it in the SI base of `dimension` ("B/s", "s", "USD/s", "g/J", "1", ...).
 

@@ -38,7 +38,7 @@ class Direct:
 def observe(setup: Setup, time_s: Array, beliefs: Beliefs) -> Observations:
     """Timings at the set-up's K as observations of one family, on the layouts that the set-up gives or chooses."""
     _, logs = centre(setup, beliefs)
-    _, at, _, _ = choose(setup, logs)
+    at, _ = choose(setup, logs)
     n = setup.k.size
     return Observations(
         ops=stack([setup.operations] * n),

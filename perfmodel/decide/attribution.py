@@ -111,7 +111,9 @@ def _tensor_leaves_node(curve: Curve, index: int) -> bool:
 
 
 def after_remedy(curve: Curve, part: str) -> Array:
-    """T(K) with the remedy for one cause, on the same layouts."""
+    """T(K) with the remedy for one cause, on the same layouts; the curve keeps it."""
+    if part in curve.mended:
+        return curve.mended[part]
     remedy = REMEDIES[part]
     logs = curve.logs.copy()
     for name, shift in remedy.shifts.items():
@@ -121,4 +123,5 @@ def after_remedy(curve: Curve, part: str) -> Array:
         ops = replace(ops, serial_s=ops.serial_s * 0.5)
     found = coefficients(curve.setup, logs[:, None], curve.k)
     changed = step(ops, curve.setup.machine, curve.at, found).time_s
-    return np.asarray(curve.time_s * changed / curve.step.time_s)
+    curve.mended[part] = np.asarray(curve.time_s * changed / curve.step.time_s)
+    return curve.mended[part]

@@ -202,18 +202,26 @@ def hourly_whatever_k(tariff: Tariff) -> float:
     return tariff.fixed_usd_per_s + tariff.storage_usd_per_s + tariff.value_of_time_usd_per_s
 
 
-def decide(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff, *, work: npt.ArrayLike = 1.0) -> Decision:
+def decide(
+    k: npt.ArrayLike,
+    time_s: npt.ArrayLike,
+    tariff: Tariff,
+    *,
+    work: npt.ArrayLike = 1.0,
+    draws_s: npt.ArrayLike | None = None,
+) -> Decision:
     """p*, fastest K, exchange rate, ladder and cause under one tariff.
 
     `time_s` may be `(draws, K)`; choices are then made on the median curve and their spread over draws is
-    reported. `work` divides cost and time: give the work done at each K when it grows with K (weak scaling),
+    reported. `draws_s` gives the draws apart, where the curve to choose on is not their median. `work` divides cost and time: give the work done at each K when it grows with K (weak scaling),
     so that cost is per unit of work. Raises ValueError when no K is feasible, UsageError when interruptions let
     no run finish.
     """
     count = np.asarray(k, dtype=float)
-    draws = np.atleast_2d(np.asarray(time_s, dtype=float))
+    times = np.atleast_2d(np.asarray(time_s, dtype=float))
+    draws = times if draws_s is None or not np.size(draws_s) else np.asarray(draws_s, dtype=float)
     units = np.broadcast_to(np.asarray(work, dtype=float), count.shape)
-    curve = bill(count, _median(draws), tariff)
+    curve = bill(count, _median(times), tariff)
     if not np.isfinite(curve.total_usd).any():
         if np.isfinite(curve.time_s).any():
             raise UsageError(
@@ -222,12 +230,12 @@ def decide(k: npt.ArrayLike, time_s: npt.ArrayLike, tariff: Tariff, *, work: npt
                 help="checkpoint more often, or state a longer time between failures or preemptions",
             )
         raise ValueError("no K has a time: nothing to decide")
-    spread = bill(count, draws, tariff)
+    terms = CostTerms.of(count, tariff)
     cost = curve.total_usd / units
     wall = curve.wall_s / units
     cheap_at, fast_at = int(argbest(count, cost)), int(argbest(count, wall))
-    cheap = _choice(cheap_at, count, cost, wall, spread.total_usd / units)
-    fast = _choice(fast_at, count, cost, wall, spread.wall_s / units)
+    cheap = _choice(cheap_at, count, cost, wall, terms.usd(draws) / units)
+    fast = _choice(fast_at, count, cost, wall, draws * terms.slow / units)
     saved_h = (wall[cheap_at] - wall[fast_at]) / HOUR_S
     extra = float(cost[fast_at] - cost[cheap_at])
     alone = int(count[argbest(count, curve.parts_usd["accelerators"] / units)])
@@ -252,7 +260,9 @@ def _median(draws: Floats) -> Floats:
     if draws.shape[0] == 1:
         return np.asarray(draws[0])
     dead = np.isnan(draws).all(axis=0)
-    return np.asarray(np.where(dead, np.nan, np.nanmedian(np.where(dead, 0.0, draws), axis=0)))
+    live = np.where(dead, 0.0, draws)
+    middle = np.nanmedian(live, axis=0) if np.isnan(live).any() else np.median(live, axis=0)
+    return np.asarray(np.where(dead, np.nan, middle))
 
 
 def _choice(at: int, count: Floats, cost: Floats, wall: Floats, draws: Floats) -> Choice:

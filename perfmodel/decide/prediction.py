@@ -19,6 +19,7 @@ from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, Setup, curve
+from perfmodel.predict.search import Search
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
@@ -76,16 +77,29 @@ def predict(
     draws: int = DRAWS,
     seed: int = 0,
     threshold: float = DEFAULT_THRESHOLD,
+    found: Curve | None = None,
 ) -> Prediction:
-    """Predict a job at all its K and read everything off the curve."""
+    """Predict a job at all its K and read everything off the curve.
+
+    `found` is the curve of a job that differs in nothing but money, steps and the grid, where one was made before.
+    """
     known = beliefs or shipped_beliefs()
-    setup = setup_of(job)
-    refuse_empty(job, setup, known)
-    found = curve(setup, known, draws=draws, seed=seed)
-    refuse_impossible(job, found)
+    if found is None:
+        found = curve_of(job, known, draws=draws, seed=seed)
     return Prediction(
         "prediction", inputs_of(job, known), answer(job, found, known, threshold), seed, curve=found
     )
+
+
+def curve_of(
+    job: Job, beliefs: Beliefs, *, draws: int = DRAWS, seed: int = 0, among: Search | None = None
+) -> Curve:
+    """The curve of a job that can run at some K; a SpecError says why it cannot. `among`: see `curve`."""
+    setup = setup_of(job)
+    refuse_empty(job, setup, beliefs)
+    found = curve(setup, beliefs, draws=draws, seed=seed, among=among)
+    refuse_impossible(job, found)
+    return found
 
 
 # The key of a layout that a refusal is about.
@@ -190,8 +204,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff, is_priced = priced(job)
     run = time * steps
-    decision = decide(k, found.draws_s * steps if found.draws_s.size else run, tariff, work=work)
-    cost = decide(k, run, tariff, work=work)
+    cost = decide(k, run, tariff, work=work, draws_s=found.draws_s * steps)
     energy = step_energy(k, found.parts, power_of(job))
     knees = {
         "threshold": (
@@ -208,7 +221,6 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     low_eff[found.feasible] = np.quantile(draws_eff[:, found.feasible], 0.05, axis=0)
     risky = np.flatnonzero(np.where(np.isfinite(low_eff), low_eff, 1.0) < threshold)
     at_risk = int(k[risky[0]]) if risky.size else None
-    mends: dict[str, Array] = {}  # T(K) after a remedy, by cause: the rules often share one
     result: dict[str, Any] = {
         "k": k.astype(int),
         "regime": job.regime,
@@ -241,12 +253,11 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         else np.full(k.shape, np.nan),
         "baseline_k": int(k[base]),
         "knee": {
-            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule, mends)
-            | {"at_risk_from_k": at_risk}
+            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk}
             for rule, (centre, drawn) in knees.items()
         },
-        "p_star": _choice(found, cost, decision, "p_star", is_priced),
-        "fastest": _choice(found, cost, decision, "fastest", is_priced),
+        "p_star": _choice(found, cost, "p_star", is_priced),
+        "fastest": _choice(found, cost, "fastest", is_priced),
         "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found),
@@ -345,7 +356,6 @@ def _knee(
     base: int,
     threshold: float,
     rule: str,
-    mends: dict[str, Array],
 ) -> dict[str, Any]:
     """One knee with its interval, cause, remedy and the knee after it."""
     low, high = drawn.interval()
@@ -366,9 +376,7 @@ def _knee(
         entry["cause"] = in_words(found, part, index)
     if part is None:
         return entry | {"remedy": None, "k_after_remedy": None}
-    if part not in mends:
-        mends[part] = after_remedy(found, part)
-    mended = mends[part]
+    mended = after_remedy(found, part)
     eff = efficiency(found.k, mended, regime=job.regime, baseline=base)
     if rule == "threshold":
         after = threshold_knee(found.k, eff, threshold=threshold)
@@ -379,16 +387,16 @@ def _knee(
     return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
 
 
-def _choice(found: Curve, centre: Decision, drawn: Decision, name: str, is_priced: bool) -> dict[str, Any]:
+def _choice(found: Curve, decision: Decision, name: str, is_priced: bool) -> dict[str, Any]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
-    choice, spread = getattr(centre, name), getattr(drawn, name)
+    choice = getattr(decision, name)
     return {
         "k": choice.k,
         "cost_usd": choice.cost_usd if is_priced else None,
         "time_s": float(found.time_s[found.k == choice.k][0]),
         "run_s": choice.time_s,
-        "k_low": spread.k_low,
-        "k_high": spread.k_high,
+        "k_low": choice.k_low,
+        "k_high": choice.k_high,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,19 +14,11 @@ from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.extrapolation import band_spread, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, pick
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import Memory, memory
-from perfmodel.predict.space import (
-    PRECEDENCE,
-    REASONS,
-    Candidates,
-    Refusal,
-    Space,
-    candidates,
-    default_space,
-    narrowed,
-)
+from perfmodel.predict.search import Search, search
+from perfmodel.predict.space import REASONS, Refusal, Space, default_space, narrowed
 from perfmodel.predict.step import Step, step
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
@@ -120,6 +112,7 @@ class Curve:
     belief: Belief
     logs: Array  # log coefficients used
     jacobian: Array  # d ln T / d ln c, (n_coefficients, K)
+    mended: dict[str, Array] = field(default_factory=dict)  # T(K) after a remedy, by part, once asked for
 
 
 def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
@@ -161,66 +154,26 @@ def coefficients(setup: Setup, logs: Array, k: Array | None = None) -> Coefficie
     return found
 
 
-def choose(
-    setup: Setup, logs: Array, space: Space | None = None
-) -> tuple[Candidates, Layouts, NDArray[np.int64], NDArray[np.int64]]:
-    """Best feasible layout at each K: (all candidates, chosen, its index, its refusal)."""
-    mach = setup.machine
-    if setup.layout is not None:
-        whole = narrowed(space or Space(), setup.layout, setup.default_sharding)
-    else:
-        whole = space or default_space(setup.workload, mach, setup.seq_len, int(setup.k.max()))
-    found, seconds, total, refusal = _evaluate(setup, logs, whole)
-    # Feasible first, then time; among the infeasible the one that needs least memory, so that the reason is the nearest.
-    rank = np.where(refusal == 0, 0, np.where(refusal == Refusal.MEMORY, 1, 2))
-    value = np.where(rank == 0, np.round(np.log(seconds), 6), np.where(rank == 1, total, PRECEDENCE[refusal]))
-    order = np.lexsort((found.simplicity, value, rank, found.k_index))
-    first = np.concatenate([[True], np.diff(found.k_index[order]) > 0])
-    chosen = order[first]
-    return found, pick(found.at, chosen), chosen, refusal[chosen]
+def choose(setup: Setup, logs: Array, among: Search | None = None) -> tuple[Layouts, NDArray[np.int64]]:
+    """Best feasible layout at each K and its refusal, `among` those of a search (by default: the set-up's own)."""
+    found = among or search(setup)
+    return found.best(_seconds(setup, logs, found))
 
 
-def _evaluate(setup: Setup, logs: Array, space: Space) -> tuple[Candidates, Array, Array, NDArray[np.int64]]:
-    """Every layout of a space: (candidates, seconds, bytes, refusals)."""
-    ops, mach = setup.operations, setup.machine
-    limit = setup.cluster.max_accelerators
-    found = candidates(
-        space,
-        setup.k,
-        setup.global_batch,
-        setup.workload,
-        mach,
-        seq_len=setup.seq_len,
-        dp=setup.layout.dp if setup.layout else None,
-        accumulation=setup.layout.accumulation if setup.layout else None,
-        shard_group=setup.layout.shard_group if setup.layout else None,
-        sequence_parallel=_sequence_parallel(setup),
-        max_accelerators=np.inf if limit is None else float(limit),
-    )
-    # Physics only where arithmetic allows the layout: most of the product is refused before.
-    worth = np.flatnonzero(found.refusal == Refusal.NONE)
-    seconds, total = np.full(found.refusal.shape, np.inf), np.zeros(found.refusal.shape)
+def _seconds(setup: Setup, logs: Array, found: Search) -> Array:
+    """Step time of every allowed layout of a search."""
     with np.errstate(all="ignore"):
-        at = pick(found.at, worth)
-        seconds[worth] = step(ops, mach, at, coefficients(setup, logs[:, None])).time_s
-        total[worth] = memory(ops, mach, at, schedule=setup.schedule).total
-    full = total > mach.memory_bytes
-    refusal = np.where((found.refusal == Refusal.NONE) & full, int(Refusal.MEMORY), found.refusal)
-    return found, seconds, total, refusal
+        made = step(setup.operations, setup.machine, found.allowed, coefficients(setup, logs[:, None]))
+        return np.broadcast_to(made.time_s, found.k_index.shape)
 
 
-def _sequence_parallel(setup: Setup) -> float:
-    if setup.layout is not None and setup.layout.sequence_parallel is not None:
-        return float(setup.layout.sequence_parallel)
-    return 1.0
-
-
-def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) -> Curve:
-    """Predict T(K) at every K of the set-up."""
+def curve(
+    setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0, among: Search | None = None
+) -> Curve:
+    """Predict T(K) at every K of the set-up; `among` is its search, where one was made before."""
     ops, mach = setup.operations, setup.machine
     belief, logs = centre(setup, beliefs)
-    _, at, _, refusal = choose(setup, logs)
-    found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k))
+    at, refusal = choose(setup, logs, among)
     held = memory(ops, mach, at, schedule=setup.schedule)
     feasible = refusal == Refusal.NONE
     gap = np.where(feasible, 1.0, np.nan)
@@ -230,7 +183,8 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     known = beliefs.calibration
     timed = known is not None and known.k.size > 0
     base = _population_logs(setup, belief) if timed else logs
-    jacobian = sensitivities(setup, at, base)
+    population, jacobian = _slopes(setup, at, base)
+    found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     effects = np.concatenate([jacobian, slopes])
     spread = np.sqrt(np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2)
     if known is None:
@@ -242,8 +196,8 @@ def curve(setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0) ->
     if known is not None and not timed:
         scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
     elif known is not None:
-        centre_s = step(ops, mach, at, coefficients(setup, base[:, None], setup.k)).time_s
-        value, spread = _joined(setup, beliefs, known, np.log(centre_s) + known.mean @ effects, spread)
+        model = np.log(population.time_s) + known.mean @ effects
+        value, spread = _joined(setup, beliefs, known, model, spread)
         scale = np.exp(value) / found.time_s
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
@@ -302,13 +256,21 @@ def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:
 
 
 def sensitivities(setup: Setup, at: Layouts, logs: Array) -> Array:
-    """d ln T / d ln c for each coefficient, shape (n_coefficients, K): all of them in one call of the step model."""
+    """d ln T / d ln c for each coefficient, shape (n_coefficients, K)."""
+    return _slopes(setup, at, logs)[1]
+
+
+def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
+    """The step at `logs`, and d ln T / d ln c there: all of it in one call of the step model."""
     n = len(NAMES)
     moved = np.repeat(logs[:, None, None], n + 1, axis=1)
     moved[np.arange(n), np.arange(n), 0] += DIFFERENCE
     found = step(setup.operations, setup.machine, at, coefficients(setup, moved, setup.k))
     seconds = np.log(found.time_s)
-    return np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
+    shape = (n + 1, setup.k.size)
+    parts = {name: np.broadcast_to(part, shape)[n] for name, part in found.parts.items()}
+    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[n])
+    return centre, np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
 
 
 SHARDING_NAMES = ("ddp", "zero1", "zero2", "fsdp", "hsdp", "parameter_server")
@@ -360,21 +322,20 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
     enough = (
         float(setup.k[larger[0]])
         if larger.size
-        else _enough(here, logs, grows=bool(np.ptp(setup.global_batch) > 0))
+        else _enough(here, grows=bool(np.ptp(setup.global_batch) > 0))
     )
     if enough is not None:
         return f"K = {int(enough)} fits"
     return "no layout that was tried fits; use a shorter sequence or a device with more memory"
 
 
-def _enough(here: Setup, logs: Array, *, grows: bool) -> float | None:
+def _enough(here: Setup, *, grows: bool) -> float | None:
     """The smallest of 2K, 4K ... that fits with any layout; `grows` where the batch does, with K."""
     limit = here.cluster.max_accelerators or LARGEST_K
     k = here.k * 2.0
     while k[0] <= limit:
         batch = here.global_batch * (k / here.k if grows else 1.0)
-        _, _, _, refusal = choose(replace(here, k=k, global_batch=batch, layout=None), logs)
-        if refusal[0] == Refusal.NONE:
+        if search(replace(here, k=k, global_batch=batch, layout=None)).count:
             return float(k[0])
         k = k * 2.0
     return None
@@ -390,21 +351,20 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
             for f in fields(Space)
         }
     )
-    found, seconds, _, refusal = _evaluate(replace(here, layout=None), logs, wide)
-    good = np.flatnonzero(refusal == Refusal.NONE)
-    if not good.size:
+    open_here = replace(here, layout=None)
+    found = search(open_here, wide)
+    if not found.count:
         return None
+    allowed, seconds = found.allowed, _seconds(open_here, logs, found)
     degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
     degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
     degrees["recompute"] = RECOMPUTE_SHARE[given.recompute]
     if given.micro_batch:
         degrees["micro_batch"] = float(given.micro_batch)
-    differs = [np.asarray(getattr(found.at, name))[good] != value for name, value in degrees.items()]
-    best = int(good[np.lexsort((seconds[good], np.sum(differs, axis=0)))[0]])
-    changed = [
-        name for name, value in degrees.items() if float(np.asarray(getattr(found.at, name))[best]) != value
-    ]
-    words = describe(found.at, best)
+    differs = [np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()]
+    best = int(np.lexsort((seconds, np.sum(differs, axis=0)))[0])
+    changed = [name for name, differing in zip(degrees, differs, strict=True) if differing[best]]
+    words = describe(allowed, best)
     return ", ".join(f"{name}={words[name]}" for name in changed)
 
 

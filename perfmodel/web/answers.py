@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,14 +14,22 @@ from perfmodel.specs.economy import Offer
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.loader import Mark, Source
 from perfmodel.specs.prices import resolve_price
+from perfmodel.web.kept import Kept
 from perfmodel.web.requests import WhatIf
 
 if TYPE_CHECKING:
     from perfmodel.predict.beliefs import Beliefs
+    from perfmodel.predict.curve import Curve
+    from perfmodel.predict.search import Search
     from perfmodel.specs.hardware import Cluster
     from perfmodel.specs.job import Job
 
 MOST_FITS = 64
+SEARCH_BYTES = 16 * 1024 * 1024
+CURVE_BYTES = 8 * 1024 * 1024
+# What a drag may move without moving the curve, and without moving the layouts to choose from.
+MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
+LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 
@@ -69,6 +77,13 @@ class Library:
         self._catalog = _Remembering.default(extra_dirs)
         self._beliefs = beliefs or shipped_beliefs()
         self._fits: dict[str, Beliefs] = {}
+        self._curves: Kept[Curve] = Kept(CURVE_BYTES)
+        self._searches: Kept[Search] = Kept(SEARCH_BYTES)
+        self._known = {
+            "workload": frozenset(self._catalog.names("workloads")),
+            "cluster": frozenset((*self._catalog.names("clusters"), *self._catalog.names("nodes"))),
+            "grid": frozenset(self._catalog.names("grids")),
+        }
         self._reading = threading.Lock()  # the catalogue remembers what it read
 
     def catalogue(self) -> dict[str, Any]:
@@ -103,7 +118,9 @@ class Library:
         from perfmodel.decide.prediction import predict
 
         job = self._job(request)
-        envelope = predict(job, self._calibrated(job, request), seed=request.seed).envelope()
+        known = self._calibrated(job, request)
+        found = self._curve(job, known, request)
+        envelope = predict(job, known, seed=request.seed, found=found).envelope()
         if request.timings:
             envelope["result"]["measured"] = [{"k": row.k, "time_s": row.time_s} for row in request.timings]
         return envelope
@@ -143,13 +160,8 @@ class Library:
 
     def _job(self, request: WhatIf) -> Job:
         """The job, from names that the catalogue holds: a name that looks like a file is not one here."""
-        known = {
-            "workload": set(self._catalog.names("workloads")),
-            "cluster": {*self._catalog.names("clusters"), *self._catalog.names("nodes")},
-            "grid": set(self._catalog.names("grids")),
-        }
         problems = []
-        for field, names in known.items():
+        for field, names in self._known.items():
             name = getattr(request, field)
             if name is not None and name not in names:
                 problems.append(
@@ -164,13 +176,30 @@ class Library:
         with self._reading:
             return load_job(None, overrides=request.overrides(), catalog=self._catalog)
 
+    def _curve(self, job: Job, beliefs: Beliefs, request: WhatIf) -> Curve:
+        """The curve, or the one kept from a question that differs in money alone."""
+        from perfmodel.decide.prediction import curve_of, setup_of
+        from perfmodel.predict.search import search
+
+        bare = request.model_copy(update=MONEY)
+        key = bare.canonical()
+        found = self._curves.get(key)
+        if found is None:
+            layouts = bare.model_copy(update=LINKS).canonical()
+            among = self._searches.get(layouts)
+            if among is None:
+                among = search(setup_of(job))
+                self._searches.put(layouts, among, _bytes_in(among.at))
+            found = curve_of(job, beliefs, seed=request.seed, among=among)
+            self._curves.put(key, found, 3 * _bytes_in(found))
+        return found
+
     def _calibrated(self, job: Job, request: WhatIf) -> Beliefs:
         """The beliefs, conditioned on the request's measured steps when it has some."""
         if not request.timings:
             return self._beliefs
         # Money and the range of K say nothing about the fit.
-        same = {"price": None, "fixed": None, "steps": None, "grid": None, "k": "1", "seed": 0}
-        key = request.model_copy(update=same).canonical()
+        key = request.model_copy(update={**MONEY, "k": "1", "seed": 0}).canonical()
         found = self._fits.get(key)
         if found is None:
             found = self._fit(job, request)
@@ -202,3 +231,8 @@ class Library:
         if found.calibration is None or not np.isfinite(found.calibration.mean).all():
             raise SpecError(Problem("--timings", code="R011", message="the timings do not fit this job"))
         return found
+
+
+def _bytes_in(struct: Any) -> int:
+    """Size of a struct's own arrays, and something for the rest of it."""
+    return 8192 + sum(int(getattr(getattr(struct, f.name), "nbytes", 0)) for f in fields(struct))

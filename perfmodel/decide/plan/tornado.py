@@ -33,7 +33,7 @@ def tornado(setup: Setup, beliefs: Beliefs) -> list[dict[str, Any]]:
     Hardware figures move by 20 %; coefficients by one standard deviation of the belief about them.
     """
     belief, logs = centre(setup, beliefs)
-    _, at, _, _ = choose(setup, logs)
+    at, _ = choose(setup, logs)
     ops, machine = setup.operations, setup.machine
     base = _time(ops, machine, at, logs)
     rows = []
