@@ -19,7 +19,7 @@ from perfmodel.cli.options import (
     SeedOption,
     emit,
 )
-from perfmodel.cli.study import quantity
+from perfmodel.cli.readings import quantity
 from perfmodel.errors import UsageError
 
 

@@ -34,7 +34,7 @@ from perfmodel.cli.options import (
     scalar,
 )
 from perfmodel.cli.predict import load_beliefs
-from perfmodel.cli.study import quantity
+from perfmodel.cli.readings import quantity
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError
 
 if TYPE_CHECKING:

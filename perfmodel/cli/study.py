@@ -19,8 +19,7 @@ from perfmodel.cli.options import (
     SeedOption,
     emit,
 )
-from perfmodel.errors import Problem, UsageError
-from perfmodel.units import UnitError, parse
+from perfmodel.cli.readings import PatternOption, PowerIntervalOption, PowerOption, quantity, say_rejected
 
 
 class Interval(StrEnum):
@@ -35,24 +34,15 @@ def register(app: typer.Typer) -> None:
     app.command("study")(study)
 
 
-def quantity(flag: str, text: str | None, dimension: str) -> float | None:
-    """A flag's quantity in SI, or UsageError that names the flag."""
-    if text is None:
-        return None
-    try:
-        return parse(text, dimension)
-    except UnitError as error:
-        raise UsageError(Problem(code="U021", message=f"{flag}: {error.message}", help=error.hint)) from None
-
-
 def study(
     timings: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
             metavar="TIMINGS.csv",
             show_default=False,
             help="CSV with k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional repeat, "
-            "price_usd_per_h, quality, global_batch, energy_j, throughput, latency_p99_s, setup_s.",
+            "price_usd_per_h, quality, global_batch, energy_j, throughput, latency_p99_s, setup_s. Or training logs, "
+            "sacct output, profiler traces, folders of these; several are one study.",
         ),
     ],
     threshold: Annotated[float, typer.Option(help="Efficiency under which the curve has bent.")] = 0.70,
@@ -79,6 +69,9 @@ def study(
         str | None,
         typer.Option(help="Read a training log: megatron, torchtitan, nemo, lightning or hf-trainer."),
     ] = None,
+    pattern: PatternOption = None,
+    power: PowerOption = None,
+    power_interval: PowerIntervalOption = None,
     seed: SeedOption = 0,
     format: FormatOption = None,
     output: OutputOption = None,
@@ -102,4 +95,14 @@ def study(
         max_latency_p99_s=quantity("--max-latency-p99", max_latency_p99, "s"),
         min_throughput=min_throughput,
     )
-    emit(study_file(timings, options, preset=preset, seed=seed), format, output, plot, report, quiet)
+    result = study_file(
+        timings,
+        options,
+        preset=preset,
+        pattern=pattern,
+        power=power or (),
+        interval_s=quantity("--power-interval", power_interval, "s"),
+        seed=seed,
+    )
+    say_rejected(result, quiet)
+    emit(result, format, output, plot, report, quiet)

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from perfmodel.calibrate.readers.detect import timings as timings_of_log
 from perfmodel.decide import knee
 from perfmodel.models.fits import Choice, choose_law, fit_amdahl, fit_usl
 from perfmodel.models.laws import Array
 from perfmodel.results import Result
 from perfmodel.study import honesty, split, verdict
 from perfmodel.study.bend import Bend, diagnose
+from perfmodel.study.ingest import gather
 from perfmodel.study.injection import inject_straggler
 from perfmodel.study.money import Money, energy_json, ladder_json, price_runs, serving_json
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
-from perfmodel.study.table import Timings, parse_timings, read_timings
+from perfmodel.study.table import Timings
 
 
 def study_file(
-    path: Path | str, options: StudyOptions | None = None, *, preset: str | None = None, seed: int = 0
+    path: Path | str | Sequence[Path | str],
+    options: StudyOptions | None = None,
+    *,
+    preset: str | None = None,
+    pattern: str | None = None,
+    power: Sequence[str] = (),
+    interval_s: float | None = None,
+    seed: int = 0,
 ) -> Result:
-    """Study the timings of a CSV file, a training log, Slurm accounting, or a folder of logs."""
-    if preset is None and Path(path).suffix.lower() == ".csv":
-        return study(read_timings(path), options, seed=seed)
-    return study(parse_timings(timings_of_log(path, preset), str(path)), options, seed=seed)
+    """Study timings from a CSV file, training logs, Slurm accounting, traces, or folders of these.
+
+    `power` names power logs (FILE or K=FILE) that give each run's energy; `interval_s` is for logs without times.
+    """
+    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
+    result = study(found.timings, options, seed=seed)
+    return replace(result, result={**result.result, **found.as_json()})
 
 
 def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:

@@ -21,7 +21,7 @@ from perfmodel.calibrate.readers.intervals import Union, union
 from perfmodel.calibrate.readers.json_stream import NO_TIMING, EventStream, timing
 from perfmodel.calibrate.readers.ray_timeline import RayTimeline
 from perfmodel.calibrate.readers.source import WARMUP_RULE, Tally, open_bytes
-from perfmodel.calibrate.readers.steps import Activity, Collective, RankSteps, TraceSummary, decompose
+from perfmodel.calibrate.readers.steps import Activity, Collective, TraceSummary, combine, decompose
 from perfmodel.calibrate.readers.sweeps import canonical_op
 
 MICROSECOND = 1e-6
@@ -180,7 +180,7 @@ class _Kineto:
             volume.bytes += float(width * max(elements))
             volume.known += 1
         if isinstance(facts.get("Group size"), int):
-            volume.ranks = facts["Group size"]
+            volume.ranks = max(facts["Group size"], volume.ranks or 0)
 
     def _annotation(self, event: dict[str, Any], name: str, start: float, duration: float, kind: str) -> None:
         if step := PROFILER_STEP.match(name):
@@ -212,56 +212,47 @@ def _widen(steps: dict[int, tuple[float, float]], step: int, start: float, end: 
 def read_chrome_trace(paths: Path | str | Sequence[Path | str]) -> TraceSummary:
     """Read the traces of one run, one file per rank (or per worker), and split their steps into parts."""
     files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
-    total = Tally(files[0] if len(files) == 1 else files[0].parent)
-    ranks: list[RankSteps] = []
-    volumes: dict[str, _Volume] = {}
-    sources: list[str] = []
-    for index, path in enumerate(files):
-        activities, steps_from, file_volumes = _read_file(path, index, total)
-        ranks += [decompose(activity) for activity in activities]
-        sources.append(steps_from)
-        for kind, volume in file_volumes.items():
-            _merge(volumes.setdefault(kind, _Volume()), volume)
-    ranks.sort(key=lambda rank: rank.rank)
-    if len({rank.rank for rank in ranks}) < len(ranks):
-        total.note("rank numbers repeat: the traces were numbered in the order given")
-        ranks = [
-            RankSteps(i, r.number, r.step_s, r.parts_s, r.hidden_communication_s, r.warmup)
-            for i, r in enumerate(ranks)
-        ]
-    if any(rank.warmup for rank in ranks):
-        left_out = ", ".join(str(step) for step in sorted({step for rank in ranks for step in rank.warmup}))
-        total.note(f"{WARMUP_RULE} (steps {left_out})")
-    return total.finish(
-        TraceSummary,
-        ranks=tuple(rank for rank in ranks if rank.number.size),
-        collectives=tuple(
-            Collective(kind, v.count, v.time_s, v.bytes if v.known == v.count else None, v.ranks)
-            for kind, v in sorted(volumes.items())
-        ),
-        steps_from=next((source for source in sources if source != "none"), "none"),
-    )
+    return combine([_read_file(path, index) for index, path in enumerate(files)])
 
 
-def _merge(into: _Volume, volume: _Volume) -> None:
-    into.count += volume.count
-    into.time_s += volume.time_s
-    into.bytes += volume.bytes
-    into.known += volume.known
-    into.ranks = volume.ranks or into.ranks
-
-
-def _read_file(path: Path, index: int, tally: Tally) -> tuple[list[Activity], str, dict[str, _Volume]]:
+def _read_file(path: Path, index: int) -> TraceSummary:
+    tally = Tally(path)
     kineto = _Kineto()
     ray = RayTimeline(tally)
     with open_bytes(path) as raw:
         stream = EventStream(raw, tally)
         for batch in stream:
             _take(batch, kineto, ray, tally, stream)
+    volumes: dict[str, _Volume] = {}
     if ray.workers:
-        return ray.activities(), "Ray tasks", {}
-    rank = _rank(stream.header, path, index)
-    return _activities(kineto, rank, tally)
+        activities, steps_from = ray.activities(), "Ray tasks"
+        world: int | None = len(activities)
+    else:
+        activities, steps_from, volumes = _activities(kineto, _rank(stream.header, path, index), tally)
+        world = _world(stream.header, volumes)
+    ranks = [decompose(activity) for activity in activities]
+    if any(rank.warmup for rank in ranks):
+        left_out = ", ".join(str(step) for step in sorted({step for rank in ranks for step in rank.warmup}))
+        tally.note(f"{WARMUP_RULE} (steps {left_out})")
+    return tally.finish(
+        TraceSummary,
+        ranks=tuple(rank for rank in ranks if rank.number.size),
+        collectives=tuple(
+            Collective(kind, v.count, v.time_s, v.bytes if v.known == v.count else None, v.ranks)
+            for kind, v in sorted(volumes.items())
+        ),
+        steps_from=steps_from,
+        world=world,
+    )
+
+
+def _world(header: dict[str, Any], volumes: dict[str, _Volume]) -> int | None:
+    """Ranks of the run: as the profiler recorded them, else the largest group of a collective."""
+    info = header.get("distributedInfo")
+    if isinstance(info, dict) and isinstance(info.get("world_size"), int) and info["world_size"] > 0:
+        return int(info["world_size"])
+    groups = [volume.ranks for volume in volumes.values() if volume.ranks]
+    return max(groups) if groups else None
 
 
 def _take(batch: Iterable[Any], kineto: _Kineto, ray: RayTimeline, tally: Tally, stream: EventStream) -> None:

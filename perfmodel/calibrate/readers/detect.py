@@ -1,4 +1,4 @@
-"""Which format a file has, from its first bytes and lines, and timings out of any that holds them."""
+"""Which format a file has, from its first bytes and lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from perfmodel.calibrate.readers.source import Tally, csv_cells, numbered_lines, open_bytes, without_launcher
-from perfmodel.calibrate.readers.timings import HEADER, log_rows
 from perfmodel.calibrate.readers.train_log import detect_preset
 from perfmodel.errors import Problem, SpecError
 
@@ -82,37 +81,3 @@ def _of_line(line: str) -> str | None:
     if ("rank" in cells and timed) or ({"step", "iteration"} & cells and "rank0" in cells):
         return "rank-times"
     return None
-
-
-def timings(path: Path | str, preset: str | None = None) -> bytes:
-    """A timings table in the study's CSV form, from such a table, a training log, Slurm accounting, or a folder of logs.
-
-    A table comes back as it is: the study's parser then names its mistakes by their own line.
-    """
-    where = Path(path)
-    if where.is_dir():
-        files = sorted(item for item in where.iterdir() if item.is_file() and not item.name.startswith("."))
-        if not files:
-            raise SpecError(Problem(str(where), code="R002", message="no logs in this folder"))
-        return _text([row for file in files for row in log_rows(file, _log_kind(file, preset), preset)])
-    if preset is None and where.suffix.lower() == ".csv":
-        with open_bytes(where) as raw:
-            return raw.read()
-    kind = "train-log" if preset else detect(where)
-    if kind == "timings":
-        with open_bytes(where) as raw:
-            return raw.read()
-    return _text(log_rows(where, _log_kind(where, preset), preset))
-
-
-def _log_kind(path: Path, preset: str | None) -> str:
-    kind = "train-log" if preset else detect(path)
-    if kind not in ("train-log", "sacct"):
-        raise SpecError(
-            Problem(str(path), code="R005", message=f"a {kind} file holds no timings of runs at different K")
-        )
-    return kind
-
-
-def _text(rows: list[str]) -> bytes:
-    return "\n".join([HEADER, *rows, ""]).encode()

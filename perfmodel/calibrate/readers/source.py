@@ -22,7 +22,7 @@ import numpy as np
 
 from perfmodel.errors import Problem, SpecError
 
-KEPT_REJECTIONS = 200  # with their text; the rest are only counted
+KEPT_REJECTIONS = 200  # with their text; of the rest the number alone
 LONGEST_LINE = 1 << 20  # characters; a longer line is cut, so that a binary file cannot fill the memory
 SNIPPET = 160
 
@@ -44,7 +44,11 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What every reader returns beside its data. `rejected` holds the first ones; `rejected_count` all."""
+    """What every reader returns beside its data.
+
+    `rejected` holds the first rejected lines with text and reason, `rejected_lines` the numbers of all of them as
+    (first, last) runs, `rejected_count` how many there are.
+    """
 
     path: str
     lines: int = 0
@@ -52,6 +56,7 @@ class Reading:
     ignored: int = 0
     rejected: tuple[Rejected, ...] = ()
     rejected_count: int = 0
+    rejected_lines: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
 
     def reasons(self) -> dict[str, int]:
@@ -74,11 +79,16 @@ class Tally:
     used: int = 0
     rejected_count: int = 0
     rejected: list[Rejected] = field(default_factory=list)
+    runs: list[tuple[int, int]] = field(default_factory=list)  # of rejected lines
     notes: list[str] = field(default_factory=list)
 
     def reject(self, line: int, text: str, reason: str) -> None:
         """Count one line (or record) as not used."""
         self.rejected_count += 1
+        if self.runs and line - self.runs[-1][1] in (0, 1):
+            self.runs[-1] = (self.runs[-1][0], line)
+        elif line > 0:
+            self.runs.append((line, line))
         if len(self.rejected) < KEPT_REJECTIONS:
             self.rejected.append(Rejected(line, text.strip()[:SNIPPET], reason))
 
@@ -96,6 +106,7 @@ class Tally:
             ignored=self.lines - self.used - self.rejected_count,
             rejected=tuple(self.rejected),
             rejected_count=self.rejected_count,
+            rejected_lines=tuple(self.runs),
             notes=tuple(self.notes),
             **data,
         )

@@ -8,7 +8,7 @@ empty while the data loader works, idle the rest. Hidden communication is the pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from perfmodel.calibrate.readers.intervals import Union, merged
 from perfmodel.calibrate.readers.source import WARMUP_RULE, Reading, warmup_steps
 
 PARTS = ("compute", "exposed_communication", "exposed_copy", "input_stall", "idle")
+RENUMBERED = "rank numbers repeat: the traces were numbered in the order given"
 STRAGGLER = 1.05  # a rank whose compute time exceeds the median rank's by this factor
 
 
@@ -69,12 +70,24 @@ class Imbalance:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSummary(Reading):
-    """A trace of one or many ranks. The counts of `Reading` are of events here, not of lines."""
+    """A trace of one or many ranks. The counts of `Reading` are of events here, not of lines.
+
+    `world` is how many ranks ran, where the trace says it: often only some of them were traced.
+    """
 
     ranks: tuple[RankSteps, ...] = ()
     collectives: tuple[Collective, ...] = ()
     steps_from: str = "none"
     warmup_rule: str = WARMUP_RULE
+    world: int | None = None
+
+    @property
+    def workers(self) -> int | None:
+        """Ranks of the run: as the trace says, else those traced; None where one rank communicates with unknown others."""
+        if self.world is not None:
+            return self.world
+        seen = max(len(self.ranks), 1 + max((rank.rank for rank in self.ranks), default=0))
+        return None if seen == 1 and self.hidden_fraction() is not None else seen
 
     def step_s(self) -> NDArray[np.float64]:
         """Time of each step [s]: the slowest rank's, over the steps that all ranks have."""
@@ -110,6 +123,35 @@ class TraceSummary(Reading):
             tuple(late),
         )
 
+    def spread_across_ranks(self) -> float | None:
+        """Log-spread of the ranks' own time in a step (all of it but communication); None for one rank or two steps.
+
+        In a synchronous step the waiting of the quick ranks is communication: what is left is each rank's own.
+        """
+        if len(self.ranks) < 2:
+            return None
+        own = self._common([rank.step_s - rank.parts_s["exposed_communication"] for rank in self.ranks])
+        if own.shape[1] < 3 or not np.all(own > 0.0):
+            return None
+        return float(np.sqrt(np.mean(np.var(np.log(own), axis=0, ddof=1))))
+
+    def study_rows(self) -> list[dict[str, float]]:
+        """One row a step in the columns of a timings table; what the slowest rank takes beyond the mean is idle."""
+        slowest = self.step_s()
+        means = {
+            part: self._common([rank.parts_s[part] for rank in self.ranks]).mean(axis=0) for part in PARTS
+        }
+        late = slowest - self._common([rank.step_s for rank in self.ranks]).mean(axis=0)
+        return [
+            {
+                "compute_s": float(means["compute"][i]),
+                "communication_s": float(means["exposed_communication"][i]),
+                "idle_s": float(means["idle"][i] + late[i]),
+                "io_s": float(means["input_stall"][i] + means["exposed_copy"][i]),
+            }
+            for i in range(slowest.size)
+        ]
+
     def _common(self, values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         """rank x step, for the step numbers that every rank has."""
         common = sorted(set.intersection(*({int(n) for n in rank.number} for rank in self.ranks)))
@@ -118,6 +160,39 @@ class TraceSummary(Reading):
             for rank, value in zip(self.ranks, values, strict=True)
         ]
         return np.array(rows, dtype=np.float64)
+
+
+def combine(parts: Sequence[TraceSummary]) -> TraceSummary:
+    """The traces of one run, each read apart; ranks that share a number are numbered anew in the order given."""
+    if len(parts) == 1:
+        return parts[0]
+    ranks = [rank for part in parts for rank in part.ranks]
+    notes = list(dict.fromkeys(note for part in parts for note in part.notes))
+    if len({rank.rank for rank in ranks}) < len(ranks):
+        notes.append(RENUMBERED)
+        ranks = [replace(rank, rank=i) for i, rank in enumerate(ranks)]
+    kinds: dict[str, Collective] = {}
+    for item in (item for part in parts for item in part.collectives):
+        known = kinds.get(item.kind, Collective(item.kind, 0, 0.0, 0.0, None))
+        size = None if known.bytes is None or item.bytes is None else known.bytes + item.bytes
+        kinds[item.kind] = Collective(
+            item.kind, known.count + item.count, known.time_s + item.time_s, size, item.ranks or known.ranks
+        )
+    worlds = [part.world for part in parts if part.world is not None]
+    return TraceSummary(
+        path=parts[0].path,
+        lines=sum(part.lines for part in parts),
+        used=sum(part.used for part in parts),
+        ignored=sum(part.ignored for part in parts),
+        rejected=tuple(item for part in parts for item in part.rejected),
+        rejected_count=sum(part.rejected_count for part in parts),
+        rejected_lines=tuple(run for part in parts for run in part.rejected_lines),
+        notes=tuple(notes),
+        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        collectives=tuple(kinds[kind] for kind in sorted(kinds)),
+        steps_from=next((part.steps_from for part in parts if part.steps_from != "none"), "none"),
+        world=max(worlds) if worlds else None,
+    )
 
 
 def decompose(activity: Activity) -> RankSteps:

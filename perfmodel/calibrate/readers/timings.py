@@ -6,20 +6,22 @@ caller that sees both hands it in: there is one reader of timings tables, whatev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.readers.sacct import SacctTable, read_sacct
+from perfmodel.calibrate.readers.sacct import SacctTable
 from perfmodel.calibrate.readers.source import Reading
-from perfmodel.calibrate.readers.train_log import TrainLog, read_train_log
+from perfmodel.calibrate.readers.steps import TraceSummary
+from perfmodel.calibrate.readers.train_log import TrainLog
 from perfmodel.errors import Problem, SpecError
 
-HEADER = "k,time_s,repeat,global_batch,quality,energy_j"
+Row: TypeAlias = dict[str, float | None]  # column -> value; None is a blank cell
+PARTS = ("compute_s", "communication_s", "idle_s", "io_s")
+OPTIONAL = ("global_batch", "quality", "energy_j")
 
 
 class Table(Protocol):
@@ -63,7 +65,7 @@ def group_by_k(table: Table) -> Timings:
     )
 
 
-def train_log_rows(log: TrainLog) -> list[str]:
+def train_log_rows(log: TrainLog) -> list[Row]:
     """One row per batch mean; SpecError when the log holds no steps or does not say its K."""
     if log.time_s.size == 0:
         raise SpecError(nothing_found(log, "no step times"))
@@ -76,29 +78,52 @@ def train_log_rows(log: TrainLog) -> list[str]:
                 help="name the file so that it does, such as train_k8.log or run_8gpus.log",
             )
         )
-    batch = "" if log.global_batch is None else f"{log.global_batch:.15g}"
-    quality = "" if log.quality is None else f"{log.quality:.15g}"
-    return [f"{log.k},{time:.15g},{i},{batch},{quality}," for i, time in enumerate(log.batch_means())]
+    same = {"k": float(log.k), "global_batch": log.global_batch, "quality": log.quality}
+    return [{**same, "time_s": float(time)} for time in log.batch_means()]
 
 
-def sacct_rows(table: SacctTable) -> list[str]:
+def sacct_rows(table: SacctTable) -> list[Row]:
     """One row per completed job."""
     if table.k.size == 0:
         raise SpecError(nothing_found(table, "no completed jobs"))
-    joules = ["" if np.isnan(value) else f"{value:.15g}" for value in table.energy_j]
     return [
-        f"{k},{t:.15g},{i},,,{j}"
-        for i, (k, t, j) in enumerate(zip(table.k, table.time_s, joules, strict=True))
+        {"k": float(k), "time_s": float(time), "energy_j": None if np.isnan(joules) else float(joules)}
+        for k, time, joules in zip(table.k, table.time_s, table.energy_j, strict=True)
     ]
 
 
-def log_rows(path: Path, kind: str, preset: str | None = None) -> list[str]:
-    """Rows of one log of the given kind (`sacct` or `train-log`)."""
-    return (
-        sacct_rows(read_sacct(path))
-        if kind == "sacct"
-        else train_log_rows(read_train_log(path, preset=preset))
-    )
+def trace_rows(trace: TraceSummary, k: int | None = None) -> list[Row]:
+    """One row per step after warm-up, in parts; `k` is what the file's or folder's name says."""
+    if not trace.ranks:
+        raise SpecError(nothing_found(trace, "no steps"))
+    workers = k or trace.workers
+    if workers is None:
+        raise SpecError(
+            Problem(
+                trace.path,
+                code="R003",
+                message="one rank's trace that does not say with how many others it communicates",
+                help="name the file or its folder so that it does, such as k8/ or trace_k8.json",
+            )
+        )
+    return [{"k": float(workers), **row} for row in trace.study_rows()]
+
+
+def table_text(rows: Sequence[Row]) -> bytes:
+    """Rows as the study's CSV. Parts stay only where every row has them: a time without parts cannot be split."""
+    parts = all("time_s" not in row for row in rows)
+    timed = [row if parts or "time_s" in row else _whole(row) for row in rows]
+    columns = ["k", *(PARTS if parts else ("time_s",)), *OPTIONAL]
+    shown = [name for name in columns if any(row.get(name) is not None for row in timed)]
+    lines = [",".join([*shown, "repeat"])]
+    for i, row in enumerate(timed):
+        cells = ["" if (value := row.get(name)) is None else f"{value:.15g}" for name in shown]
+        lines.append(",".join([*cells, str(i)]))
+    return "\n".join([*lines, ""]).encode()
+
+
+def _whole(row: Row) -> Row:
+    return {**row, "time_s": sum(row[part] or 0.0 for part in PARTS)}
 
 
 def nothing_found(reading: Reading, what: str) -> Problem:

@@ -162,7 +162,7 @@ def read_train_log(
             tally.used += 1
         else:
             tally.reject(line, raw, reason)
-    return _finish(chosen, found, tally, k or found.k or _k_of(where.stem))
+    return _finish(chosen, found, tally, k or found.k or k_of_name(where.stem))
 
 
 def detect_preset(path: Path | str, *, lines: int = 20_000) -> str | None:
@@ -311,6 +311,11 @@ def _differences(clock: list[tuple[int, float, float]], least_s: float) -> tuple
     return steps, times
 
 
-def _k_of(stem: str) -> int | None:
+def k_of_name(stem: str) -> int | None:
+    """K where a file's or folder's name tells it.
+
+    >>> k_of_name("train_k8"), k_of_name("run-16gpus"), k_of_name("k4.pt.trace"), k_of_name("rank0")
+    (8, 16, 4, None)
+    """
     match = _NAME_K.search(stem)
     return int(next(group for group in match.groups() if group)) if match else None

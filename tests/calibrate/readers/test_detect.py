@@ -7,9 +7,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-import perfmodel.calibrate.readers.detect
+import perfmodel.calibrate.readers.runs
 from perfmodel.calibrate.readers import read_collectives, read_ranks, read_timings, read_trace
-from perfmodel.calibrate.readers.detect import detect, timings
+from perfmodel.calibrate.readers.detect import detect
+from perfmodel.calibrate.readers.runs import timings
 from perfmodel.errors import SpecError
 from perfmodel.study.table import parse_timings
 
@@ -68,7 +69,7 @@ def test_sqlite_and_the_unknown(tmp_path):
 
 def test_the_module_is_reachable_by_its_dotted_name(tmp_path):
     path = save(tmp_path, *SAMPLES["timings"])
-    assert perfmodel.calibrate.readers.detect.timings(path) == path.read_bytes()
+    assert perfmodel.calibrate.readers.runs.timings(path) == path.read_bytes()
 
 
 def test_a_training_log_goes_into_the_study_as_it_is(tmp_path):

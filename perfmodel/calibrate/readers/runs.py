@@ -1,0 +1,92 @@
+"""Timings out of whatever runs left behind: a table, training logs, Slurm accounting, profiler traces, or a folder of these.
+
+In a folder every log is a run, and so is every subfolder; traces that lie side by side belong to one run when they tell the
+same K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from perfmodel.calibrate.readers.chrome_trace import read_chrome_trace
+from perfmodel.calibrate.readers.detect import detect
+from perfmodel.calibrate.readers.nsys_sqlite import read_nsys_sqlite
+from perfmodel.calibrate.readers.sacct import read_sacct
+from perfmodel.calibrate.readers.source import Reading, open_bytes
+from perfmodel.calibrate.readers.steps import TraceSummary, combine
+from perfmodel.calibrate.readers.timings import Row, sacct_rows, table_text, trace_rows, train_log_rows
+from perfmodel.calibrate.readers.train_log import k_of_name, read_train_log
+from perfmodel.errors import Problem, SpecError
+
+TRACES: dict[str, Callable[[Path], TraceSummary]] = {
+    "chrome-trace": read_chrome_trace,
+    "nsys-sqlite": read_nsys_sqlite,
+}
+_LOGS = ("train-log", "sacct", *TRACES)
+
+
+def timings(
+    path: Path | str,
+    preset: str | None = None,
+    *,
+    pattern: str | None = None,
+    readings: list[Reading] | None = None,
+) -> bytes:
+    """A timings table in the study's CSV form. `readings` collects what became of each file's lines.
+
+    A table comes back as it is: the study's parser then names its mistakes by their own line.
+    """
+    where, kept = Path(path), [] if readings is None else readings
+    of_log = preset is not None or pattern is not None
+    if where.is_dir():
+        return table_text(_folder(where, preset, pattern, kept))
+    if not of_log and (where.suffix.lower() == ".csv" or detect(where) == "timings"):
+        with open_bytes(where) as raw:
+            return raw.read()
+    return table_text(_rows([where], preset, pattern, kept))
+
+
+def _folder(folder: Path, preset: str | None, pattern: str | None, readings: list[Reading]) -> list[Row]:
+    entries = sorted(item for item in folder.iterdir() if not item.name.startswith("."))
+    if not entries:
+        raise SpecError(Problem(str(folder), code="R002", message="no logs in this folder"))
+    rows = _rows([item for item in entries if item.is_file()], preset, pattern, readings)
+    for item in entries:
+        if item.is_dir():
+            rows += _folder(item, preset, pattern, readings)
+    return rows
+
+
+def _rows(files: list[Path], preset: str | None, pattern: str | None, readings: list[Reading]) -> list[Row]:
+    """Rows of the logs in their order, then those of the traces, run by run."""
+    rows: list[Row] = []
+    traces: dict[int | None, list[TraceSummary]] = {}
+    for file in files:
+        kind = "train-log" if preset or pattern else detect(file)
+        if kind not in _LOGS:
+            raise SpecError(
+                Problem(
+                    str(file), code="R005", message=f"a {kind} file holds no timings of runs at different K"
+                )
+            )
+        if kind in TRACES:
+            trace = TRACES[kind](file)
+            readings.append(trace)
+            traces.setdefault(_named_k(file) or trace.world, []).append(trace)
+        elif kind == "sacct":
+            table = read_sacct(file)
+            readings.append(table)
+            rows += sacct_rows(table)
+        else:
+            log = read_train_log(file, preset=preset, pattern=pattern)
+            readings.append(log)
+            rows += train_log_rows(log)
+    for k, run in traces.items():
+        rows += trace_rows(combine(run), k)
+    return rows
+
+
+def _named_k(file: Path) -> int | None:
+    """K as the file's name, or its folder's, tells it."""
+    return k_of_name(file.stem) or k_of_name(file.absolute().parent.name)

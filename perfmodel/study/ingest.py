@@ -1,0 +1,102 @@
+"""One table of timings from whatever the runs left: tables, logs, accounting, traces; energy from power logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.calibrate.readers import read_draws
+from perfmodel.calibrate.readers.accounts import account, rejections
+from perfmodel.calibrate.readers.power_draw import Draw
+from perfmodel.calibrate.readers.runs import timings as timings_of_log
+from perfmodel.calibrate.readers.source import Reading
+from perfmodel.errors import Problem, SpecError
+from perfmodel.study.table import Timings, parse_timings, read_timings
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Timings, and where they come from: what became of every line of every log, and the draws behind the energy."""
+
+    timings: Timings
+    readings: tuple[Reading, ...] = ()
+    draws: tuple[Draw, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The part of a result that says what was read and what was not."""
+        return {
+            "readings": [account(reading) for reading in self.readings],
+            "rejected": rejections(self.readings),
+            "power": [vars(draw) for draw in self.draws],
+        }
+
+
+def gather(
+    paths: Sequence[Path | str],
+    *,
+    preset: str | None = None,
+    pattern: str | None = None,
+    power: Sequence[str] = (),
+    interval_s: float | None = None,
+) -> Gathered:
+    """Read every file or folder, put the rows together, and add the energy that power logs tell."""
+    readings: list[Reading] = []
+    tables = [_table(path, preset, pattern, readings) for path in paths]
+    timings = tables[0] if len(tables) == 1 else joined(tables)
+    draws = read_draws(power, interval_s=interval_s, readings=readings)
+    return Gathered(with_energy(timings, draws), tuple(readings), tuple(draws))
+
+
+def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
+    is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
+    if is_table and not Path(path).is_dir():
+        return read_timings(path)
+    text = timings_of_log(path, preset, pattern=pattern, readings=readings)
+    return parse_timings(text, str(path))
+
+
+def joined(tables: Sequence[Timings]) -> Timings:
+    """Rows of several tables one after another; parts stay where every table has them, blank columns are NaN."""
+    parts = [name for name in tables[0].parts_s if all(name in table.parts_s for table in tables)]
+    optional = dict.fromkeys(name for table in tables for name in table.columns)
+    return Timings(
+        file=", ".join(table.file for table in tables),
+        k=np.concatenate([table.k for table in tables]),
+        time_s=np.concatenate([table.time_s for table in tables]),
+        parts_s={name: np.concatenate([table.parts_s[name] for table in tables]) for name in parts},
+        columns={
+            name: np.concatenate([table.columns.get(name, np.full(table.rows, np.nan)) for table in tables])
+            for name in optional
+        },
+        ignored=tuple(dict.fromkeys(name for table in tables for name in table.ignored)),
+        time_from_parts=all(table.time_from_parts for table in tables) and bool(parts),
+    )
+
+
+def with_energy(timings: Timings, draws: Sequence[Draw]) -> Timings:
+    """Rows at a logged K get `energy_j` = K times the draw of one accelerator times their time, unless they have it."""
+    if not draws:
+        return timings
+    absent = [draw for draw in draws if not np.any(timings.k == draw.k)]
+    if absent:
+        measured = ", ".join(f"{k:g}" for k in np.unique(timings.k))
+        raise SpecError(
+            [
+                Problem(
+                    draw.source,
+                    code="R011",
+                    message=f"a power log of K={draw.k}, but the timings are of K={measured}",
+                    help="say whose it is with --power K=FILE",
+                )
+                for draw in absent
+            ]
+        )
+    energy = np.array(timings.columns.get("energy_j", np.full(timings.rows, np.nan)))
+    for draw in draws:
+        rows = (timings.k == draw.k) & np.isnan(energy)
+        energy[rows] = draw.k * draw.watts * timings.time_s[rows]
+    return replace(timings, columns={**timings.columns, "energy_j": energy})
