@@ -36,8 +36,10 @@ CUBE_MESH: Final[tuple[tuple[int, int, int], ...]] = (
     (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2),
 )  # fmt: skip
 CUBE_LINKS: Final = 6
+CUBE_LINKS_FIRST: Final = 4  # of DGX-1 with P100: the same edges, none doubled
 CARDS_PER_BRIDGE: Final = 2  # accelerators under one PCIe switch
 DEFAULT_LEAF_NODES: Final = 32
+LINKED_WITHOUT_SWITCH: Final = 4  # accelerators that NVLink joins pair by pair; more need a switch or a mesh
 
 
 def accelerator(index: int, per_node: int) -> Vertex:
@@ -87,15 +89,17 @@ def _inside(graph: Graph, node: Node, index: int) -> None:
         _shared(graph, node, index, devices)
         return
     rate, delay = link.bandwidth, link.latency
-    kind = node.topology or "nvswitch"
+    kind = node.topology or usual_wiring(link, count)
     if kind == "nvswitch":
         domain = max(node.scale_up_domain or count, count)
         switch = ("switch", index * count // domain)
         for device in devices:
             _edge(graph, device, switch, rate, delay / 2)
-    elif kind == "cube-mesh" and count == 8:
-        for a, b, links in CUBE_MESH:
-            _edge(graph, devices[a], devices[b], rate * links / CUBE_LINKS, delay)
+    elif kind == "cube-mesh" and count in (4, 8):  # or one of its two halves
+        single = link.ports == CUBE_LINKS_FIRST
+        for a, b, links in (edge for edge in CUBE_MESH if max(edge[:2]) < count):
+            share = 1 / CUBE_LINKS_FIRST if single else links / CUBE_LINKS
+            _edge(graph, devices[a], devices[b], rate * share, delay)
     elif kind == "fully-connected":
         for first, second in combinations(devices, 2):
             _edge(graph, first, second, rate / (count - 1), delay)
@@ -266,3 +270,71 @@ def group_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
     kept = [v for v in graph if v in members or v[0] not in unused | {"accelerator"}]
     inside: Graph = graph.subgraph(kept)
     return min(cut_bandwidth(inside, [v], [w for w in group if w != v]) for v in group)
+
+
+def collective_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
+    """Rate per member that a collective library finds for a group on the links between its members [B/s].
+
+    No algorithm passes the least cut between two members. Where every pair has its own link, a direct exchange uses
+    ``(n - 1)`` times the thinnest; else rings do, each closed and edge-disjoint from the others, one way round and
+    the other; where no ring closes, a tree does, up to the cut. Through a switch or a host the cut itself is reached.
+    Which is the best of these is what NCCL's search settles by trial (Jeaugey, GTC 2019, "Distributed training and
+    fast inter-GPU communication with NCCL").
+    """
+    if len(group) < 2:
+        return inf
+    members = set(group)
+    alone = len({v[1] for v in members}) == 1
+    kept = [
+        v for v in graph if v in members or v[0] not in ({"accelerator", "nic"} if alone else {"accelerator"})
+    ]
+    inside: Graph = graph.subgraph(kept)
+    cut = bottleneck_bandwidth(inside, group)
+    rates = {(a, b): inside[a][b]["bandwidth"] for a, b in combinations(group, 2) if inside.has_edge(a, b)}
+    whole = len(rates) == len(group) * (len(group) - 1) // 2
+    direct = (len(group) - 1) * min(rates.values()) if whole else 0.0
+    if direct >= cut * (1 - 1e-9) or any(vertex not in members and inside.degree(vertex) for vertex in kept):
+        return cut
+    unit = min(rates.values())
+    links = {edge: round(rate / unit) for edge, rate in rates.items()}
+    closed = 2 * unit * _rings(list(group), links)
+    return min(max(closed, direct), cut) or cut
+
+
+def _rings(group: Sequence[Vertex], links: dict[tuple[Vertex, Vertex], int]) -> int:
+    """Most closed rings through all members that share no link; each member gives two links to a ring."""
+    left = {frozenset(edge): count for edge, count in links.items()}
+    ends = {v: sum(count for edge, count in links.items() if v in edge) for v in group}
+
+    def close(path: list[Vertex], wanted: int) -> bool:
+        if wanted == 0:
+            return True
+        last, open_ = path[-1], [v for v in group if v not in path]
+        for step in open_ or [path[0]]:
+            edge = frozenset((last, step))
+            if left.get(edge, 0) < 1:
+                continue
+            left[edge] -= 1
+            done = close([*path, step], wanted) if open_ else close([group[0]], wanted - 1)
+            left[edge] += 1
+            if done:
+                return True
+        return False
+
+    return next((n for n in range(min(ends.values()) // 2, 0, -1) if close([group[0]], n)), 0)
+
+
+def usual_wiring(link: Link | None, accelerators: int) -> str:
+    """How a scale-up link joins accelerators where the node does not say.
+
+    >>> usual_wiring(None, 8)
+    'pcie-tree'
+    """
+    if link is None:
+        return "pcie-tree"
+    if link.topology is not None:
+        return link.topology
+    if link.kind in ("pcie", "torus"):
+        return {"pcie": "pcie-tree", "torus": "torus"}[link.kind]
+    direct = link.kind == "scale-up" and accelerators <= LINKED_WITHOUT_SWITCH
+    return "fully-connected" if direct else "nvswitch"

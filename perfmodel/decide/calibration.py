@@ -120,7 +120,8 @@ def from_sweep(setup: Setup, sweep: Sweep, source: str, notes: list[str]) -> lis
             else min(2.0 - 2.0 / n, min(2.0, 0.5 * nodes))
         )
         rate = size * share / seconds / (n / nodes)
-        found.append(Direct("out_efficiency", rate / float(machine.out_bytes_per_s), SWEEP_SPREAD, source))
+        link = float(machine.out_bytes_per_s / machine.taper(np.asarray(nodes)))
+        found.append(Direct("out_efficiency", rate / link, SWEEP_SPREAD, source))
     else:
         share = rounds * (1.0 - 1.0 / n) + OWN_SHARD_COPY / n
         if float(machine.in_switch) > 0 and sweep.op == "all_reduce" and n > 4:
@@ -128,10 +129,12 @@ def from_sweep(setup: Setup, sweep: Sweep, source: str, notes: list[str]) -> lis
                 f"{source}: the switch reduces, so the all-reduce sweep does not tell the ring's rate; an all-gather sweep does"
             )
         else:
+            ranks = np.asarray(n)
+            link = float(machine.up_bytes_per_s * machine.share(ranks, np.ones(()), ranks))
             found.append(
                 Direct(
                     "up_efficiency",
-                    size * share / seconds / float(machine.up_bytes_per_s),
+                    size * share / seconds / link,
                     SWEEP_SPREAD,
                     source,
                 )

@@ -41,7 +41,9 @@ class Links:
             self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
         )
         inside = np.clip(domain / stride, 1.0, ranks)
-        up = self.machine.up_bytes_per_s * self.c.up_efficiency
+        up = self.machine.up_bytes_per_s * self.c.up_efficiency * self.machine.share(inside, stride, domain)
+        span = ranks * stride / np.maximum(self.at.per_node, 1.0)
+        out = self.machine.out_bytes_per_s * self.c.out_efficiency * inside / self.machine.taper(span)
         seconds = collective_time(
             op,
             message_bytes,
@@ -51,7 +53,7 @@ class Links:
             step_up_s=self.c.up_step_s + self.machine.up_latency_s,
             step_out_s=self.c.out_step_s + self.machine.out_latency_s,
             up_bytes_per_s=up,
-            out_bytes_per_s_per_node=self.machine.out_bytes_per_s * self.c.out_efficiency * inside,
+            out_bytes_per_s_per_node=out,
             in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
             p=KNEE,
         )
@@ -183,6 +185,7 @@ def _parameter_server(message: Array, at: Layouts, links: Links) -> Array:
         2.0
         * message
         * (1.0 - 1.0 / nodes)
+        * machine.taper(nodes)
         / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)
     )
     return np.where(at.k > 1, local + network * np.where(nodes > 1, 1.0, 0.0) + c.base_s, 0.0)

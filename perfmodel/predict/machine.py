@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.predict.wiring import group_share, share_table, torus_axes, torus_share
 from perfmodel.specs.hardware import Accelerator, Cluster, Link
 
 Array = NDArray[np.float64]
@@ -58,6 +59,30 @@ class Machine:
     in_switch: Array  # 1 where the switch reduces
     shared_bus: Array  # 1 where accelerators reach each other over the host's bus
     host_link_bytes_per_s: Array
+    torus_axes: Array  # of the scale-up links; 0 where they are no torus
+    leaf_nodes: Array  # that reach each other at the full rate; beyond, `oversubscription` applies
+    oversubscription: Array
+    up_share: Array  # of the scale-up rate by size and stride of a group: a table on the first axis (see `wiring.py`)
+
+    def share(self, size: Array, stride: Array, reach: Array) -> Array | float:
+        """What a group of `size` ranks, `stride` apart, can use of its scale-up links; `reach` run the job there."""
+        share: Array | float = 1.0
+        if np.any(self.up_share < 1.0):
+            share = group_share(self.up_share, size, stride, self.node)
+        if np.any(self.torus_axes > 0.0):
+            share = share * torus_share(self.torus_axes, size, reach)
+        return share
+
+    def taper(self, nodes: Array) -> Array | float:
+        """How much slower the network is per node for a group that spans `nodes` than under one leaf switch.
+
+        Of N nodes, L under each leaf, all but L reach the first ones through the spine: ``1 + (o - 1) (1 - L/N)``
+        with o the oversubscription, and o wherever the size of a leaf is unknown.
+        """
+        if not np.any(self.oversubscription > 1.0):
+            return 1.0
+        beyond = np.clip(1.0 - self.leaf_nodes / np.maximum(nodes, 1.0), 0.0, 1.0)
+        return np.asarray(1.0 + (self.oversubscription - 1.0) * beyond)
 
 
 def peak(accelerator: Accelerator, precision: str) -> float:
@@ -76,16 +101,22 @@ def machine(cluster: Cluster, precision: str) -> Machine:
     per_node = float(node.accelerators_per_node)
     out = cluster.scale_out or node.scale_out
     nics = float(cluster.nics_per_node or node.nics_per_node or 1)
-    shared = float(cluster.topology.oversubscription) if cluster.topology else 1.0
-    network = out.bandwidth * nics / shared if out is not None else DEFAULT_NETWORK_BYTES_PER_S
+    fabric = cluster.topology
+    network = out.bandwidth * nics if out is not None else DEFAULT_NETWORK_BYTES_PER_S
     return numbers(
         node.accelerator,
         precision,
         per_node=per_node,
-        domain=float(node.scale_up_domain or per_node),
+        # Cards bridged in pairs reach the other pairs of their host over PCIe, not over the network.
+        domain=max(
+            float(node.scale_up_domain or per_node), per_node if node.topology == "bridge-pairs" else 1.0
+        ),
         scale_up=node.scale_up,
         network_bytes_per_s=network,
         network_latency_s=out.latency if out is not None else DEFAULT_NETWORK_LATENCY_S,
+        topology=node.topology,
+        leaf_nodes=float(fabric.leaf_nodes or 0) if fabric is not None else 0.0,
+        oversubscription=float(fabric.oversubscription) if fabric is not None and out is not None else 1.0,
     )
 
 
@@ -98,8 +129,14 @@ def numbers(
     scale_up: Link | None,
     network_bytes_per_s: float,
     network_latency_s: float,
+    topology: str | None = None,
+    leaf_nodes: float = 0.0,
+    oversubscription: float = 1.0,
 ) -> Machine:
-    """The struct from its pieces; `network_bytes_per_s` is per node and direction."""
+    """The struct from its pieces; `network_bytes_per_s` is per node and direction.
+
+    `topology` is how the accelerators of a node are joined, where the link does not say.
+    """
     low = precision in ("fp8", "fp4", "int8")
     values = {
         "peak_flop_per_s": peak(device, precision),
@@ -117,12 +154,18 @@ def numbers(
         "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
         "shared_bus": scale_up is None or scale_up.kind == "pcie",
         "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,
+        "torus_axes": torus_axes(topology, scale_up, int(per_node)),
+        "leaf_nodes": leaf_nodes,
+        "oversubscription": oversubscription,
     }
-    return Machine(**{name: np.asarray(float(value)) for name, value in values.items()})
+    return Machine(
+        **{name: np.asarray(float(value)) for name, value in values.items()},
+        up_share=share_table(topology, scale_up, device, int(per_node)),
+    )
 
 
 def stack(items: Sequence[Machine]) -> Machine:
     """Many machines along a trailing axis."""
     return Machine(
-        **{f.name: np.array([float(getattr(item, f.name)) for item in items]) for f in fields(Machine)}
+        **{f.name: np.stack([getattr(item, f.name) for item in items], axis=-1) for f in fields(Machine)}
     )

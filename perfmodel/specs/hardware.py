@@ -103,6 +103,9 @@ class Link(Record):
         None, description="Fitted on this link or taken from a related one."
     )
     in_network_reduction: bool = Field(False, description="Whether the switches add up values on the way.")
+    topology: NodeTopology | None = Field(
+        None, description="How it joins the accelerators of a node that does not say itself."
+    )
 
 
 class Node(Record):
