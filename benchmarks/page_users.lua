@@ -55,7 +55,7 @@ function request()
   turn = turn % #users + 1
   last = last + 1
   asked_at[last] = now_ms()
-  return wrk.format("POST", "/api/predict", {["Content-Type"] = "application/json", ["Host"] = "127.0.0.1"}, next_question(users[turn]))
+  return wrk.format("POST", "/api/predict", {["Content-Type"] = "application/json", ["Accept-Encoding"] = "gzip", ["Host"] = "127.0.0.1"}, next_question(users[turn]))
 end
 
 function delay()

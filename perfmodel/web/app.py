@@ -20,6 +20,7 @@ from starlette.routing import Route
 from perfmodel.web.guards import App, Guard, Limits, error_body
 from perfmodel.web.openapi import document
 from perfmodel.web.requests import Pair, Upload, UploadError, WhatIf, read_timings
+from perfmodel.web.tasks import unpack
 from perfmodel.web.workshop import BusyError, Workers, Workshop
 
 STATIC = {
@@ -92,15 +93,15 @@ class _Api:
         return _json(json.dumps({"ok": True, **counts}).encode())
 
     async def catalog(self, request: Request) -> Response:
-        return _json(await self._answer("catalogue", ""))
+        return _packed(request, await self._answer("catalogue", ""))
 
     async def predict(self, request: Request) -> Response:
         job = await _read(request, WhatIf)
-        return _json(await self._answer("predict", job.canonical()))
+        return _packed(request, await self._answer("predict", job.canonical()))
 
     async def compare(self, request: Request) -> Response:
         pair = await _read(request, Pair)
-        return _json(await self._answer("compare", pair.model_dump_json(exclude_defaults=True)))
+        return _packed(request, await self._answer("compare", pair.model_dump_json(exclude_defaults=True)))
 
     async def calibrate(self, request: Request) -> Response:
         upload = await _read(request, Upload)
@@ -110,29 +111,31 @@ class _Api:
             problems = [{"field": "timings", "message": message} for message in error.problems]
             raise RefusalError(422, "bad_timings", "the timings cannot be used", problems) from None
         job = upload.job.model_copy(update={"timings": timings})
-        prediction = await self._answer("predict", job.canonical())
+        prediction = unpack(await self._answer("predict", job.canonical()))
         rows = json.dumps([row.model_dump(exclude_none=True) for row in timings]).encode()
         return _json(b'{"timings": ' + rows + b', "prediction": ' + prediction + b"}")
 
     async def job(self, request: Request) -> Response:
         job = await _read(request, WhatIf)
-        return _json(await self._answer("job", job.canonical()))
+        return _packed(request, await self._answer("job", job.canonical()))
 
     async def report(self, request: Request) -> Response:
         job = await _read(request, WhatIf)
         page = await self._answer("report", job.canonical())
         name = f"{job.workload}-on-{job.cluster}.html"
-        headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
-        return Response(page, media_type="text/html", headers=headers)
+        answer = _packed(request, page, "text/html")
+        answer.headers["content-disposition"] = f'attachment; filename="{name}"'
+        return answer
 
     async def _answer(self, task: str, payload: str) -> bytes:
+        """A packed body; a refusal is raised."""
         try:
             async with asyncio.timeout(_SECONDS):
                 status, body = await self.workshop.answer(f"{task} {payload}", task, payload)
         except TimeoutError:
             raise RefusalError(503, "too_long", f"no answer within {_SECONDS:g} s") from None
         if status != 200:
-            raise _ready(status, body)
+            raise _ready(status, unpack(body))
         return body
 
 
@@ -177,6 +180,27 @@ def _ready(status: int, body: bytes) -> RefusalError:
 
 def _json(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header names gzip and does not refuse it.
+
+    >>> takes_gzip("br, gzip;q=0.5"), takes_gzip("gzip; q=0"), takes_gzip("identity")
+    (True, False, False)
+    """
+    for item in accepted.lower().split(","):
+        name, _, quality = item.replace(" ", "").partition(";")
+        if name == "gzip":
+            return quality.removeprefix("q=").strip("0.") != "" or not quality
+    return False
+
+
+def _packed(request: Request, body: bytes, media_type: str = "application/json") -> Response:
+    """A packed body as it is for whoever takes gzip, unpacked for others."""
+    headers = {"cache-control": "no-store", "vary": "accept-encoding"}
+    if takes_gzip(request.headers.get("accept-encoding", "")):
+        return Response(body, media_type=media_type, headers={**headers, "content-encoding": "gzip"})
+    return Response(unpack(body), media_type=media_type, headers=headers)
 
 
 async def _refused(request: Request, error: RefusalError) -> Response:

@@ -44,7 +44,7 @@ class Limits:
     rate_per_s: float = 600.0
     burst: float = 1200.0
     queue: int = 256  # questions that wait for the processor; beyond it the answer is 503
-    cache_bytes: int = 48 * 1024 * 1024
+    cache_bytes: int = 8 * 1024 * 1024  # of packed answers, a thousand or so
 
 
 @dataclass

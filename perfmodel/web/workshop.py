@@ -1,4 +1,4 @@
-"""Where questions are answered: workers off the event loop, a cache of finished bytes, one run per question.
+"""Where questions are answered: workers off the event loop, a cache of packed answers, one run per question.
 
 Threads share one interpreter; processes use every core. Both run `tasks.perform`.
 """
@@ -10,13 +10,13 @@ import multiprocessing
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from perfmodel.web.answers import Answers
+from perfmodel.web.kept import Kept
 from perfmodel.web.tasks import Outcome, perform
 
 
@@ -111,10 +111,8 @@ class Workshop:
     def __init__(self, workers: Workers, cache_bytes: int, queue: int) -> None:
         self.workers = workers
         self.counts = Counts()
-        self._cache: OrderedDict[str, Outcome] = OrderedDict()
+        self._cache: Kept[Outcome] = Kept(cache_bytes)
         self._running: dict[str, asyncio.Task[Outcome]] = {}
-        self._room = cache_bytes
-        self._used = 0
         self._queue = queue
 
     async def answer(self, key: str, task: str, payload: str) -> Outcome:
@@ -122,7 +120,6 @@ class Workshop:
         self.counts.asked += 1
         found = self._cache.get(key)
         if found is not None:
-            self._cache.move_to_end(key)
             self.counts.cached += 1
             return found
         running = self._running.get(key)
@@ -140,12 +137,8 @@ class Workshop:
 
     async def _run(self, key: str, task: str, payload: str) -> Outcome:
         status, body = await self.workers.run(task, payload)
-        if status < 500 and len(body) <= self._room // 8:
-            self._cache[key] = (status, body)
-            self._used += len(body)
-            while self._used > self._room:
-                _, (_, old) = self._cache.popitem(last=False)
-                self._used -= len(old)
+        if status < 500:
+            self._cache.put(key, (status, body), len(key) + len(body))
         return status, body
 
     def _finished(self, key: str, running: asyncio.Task[Outcome]) -> None:

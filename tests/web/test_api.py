@@ -255,6 +255,17 @@ def test_rates_are_limited_and_recover(make_client):
     assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/api/predict", "/api/report"])
+def test_packed_for_whoever_takes_gzip_and_plain_for_others(path, client):
+    packed = client.post(path, JOB, headers={"accept-encoding": "gzip"})
+    plain = client.post(path, JOB, headers={"accept-encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+    assert packed.content == plain.content
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+
+
 def test_answers_come_from_the_cache_the_second_time(make_client):
     client = make_client()
     for _ in range(3):

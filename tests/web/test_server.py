@@ -20,6 +20,7 @@ from perfmodel.cli.main import main
 from perfmodel.web import server
 from perfmodel.web.answers import Library
 from perfmodel.web.guards import Buckets, Limits
+from perfmodel.web.tasks import pack
 from perfmodel.web.workshop import BusyError, Workers, Workshop
 
 JOB = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..64"}
@@ -164,7 +165,7 @@ def test_equal_questions_share_one_run_and_the_queue_has_an_end():
 
     answers = asyncio.run(scenario())
     workers.close()
-    assert answers == [(200, b"{}")] * 5
+    assert answers == [(200, pack(b"{}"))] * 5
     assert Slow.runs == 1
     assert workshop.counts.joined == 4
 
@@ -185,7 +186,7 @@ def test_the_cache_forgets_the_oldest_and_stays_within_its_size():
 
     asyncio.run(scenario())
     workers.close()
-    assert workshop._used <= 800
+    assert workshop._cache.used <= 800
     assert workshop.counts.cached == 1
 
 
