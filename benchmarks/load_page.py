@@ -2,7 +2,8 @@
 
     python benchmarks/load_page.py [--users 50] [--seconds 60] [--pause-ms 2000]
 
-Needs wrk (apt-get install -y wrk). The machine should be otherwise idle: load generator and server share it.
+Needs wrk (apt-get install -y wrk). The machine should be otherwise idle: load generator and server share it. The
+printed load averages tell whether it was; processor time per request is nearly the same on a busy machine.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def main() -> int:
         address = server.stderr.readline().split()[4].rstrip("/")
         wait_until_warm(address)
         memory = Memory(server.pid)
+        spent, load = cpu_seconds(server.pid), os.getloadavg()[0]
         threads = 2
         environment = os.environ | {
             "USERS_PER_THREAD": str(max(1, given.users // threads)),
@@ -64,7 +66,10 @@ def main() -> int:
         ]
         output = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
         found = json.loads(output.strip().splitlines()[-1])
+        spent = cpu_seconds(server.pid) - spent
         found |= {"users": given.users, **memory.stop()}
+        found |= {"cpu_ms_per_request": round(1e3 * spent / max(1, found["requests"]), 2)}
+        found |= {"load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
         with urllib.request.urlopen(f"{address}/healthz") as response:
             found["served"] = json.load(response)
         sys.stdout.write(json.dumps(found) + "\n")
@@ -111,6 +116,15 @@ class Memory:
             self.samples.append(sum(resident_mb(pid) for pid in (self.pid, *children(self.pid))))
             if self._go.wait(1.0):
                 return
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and its children so far [s] (Linux)."""
+    ticks = 0
+    for one in (pid, *children(pid)):
+        words = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(words[11]) + int(words[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[int]:

@@ -256,6 +256,7 @@ def _describe(dimension: str) -> str:
     return _WORDS.get(dimension, f"in {dimension}")
 
 
+@lru_cache(maxsize=4096)
 def format_quantity(value: float, dimension: str, digits: int | None = 4) -> str:
     """Text with a readable prefix; `digits=None` gives the shortest text that parses back to the same float.
 

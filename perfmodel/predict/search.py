@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.layouts import Layouts, pick
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, Layouts, pick
 from perfmodel.predict.memory import memory
 from perfmodel.predict.space import (
     PRECEDENCE,
@@ -58,8 +58,12 @@ class Search:
 
 
 def search(setup: Setup, space: Space | None = None) -> Search:
-    """Every layout of a space (by default: the given layout's, else the usual one) that can run and fits."""
-    ops, machine = setup.operations, setup.machine
+    """Every layout of a space that can run and fits.
+
+    By default the space is that of the given layout, else the usual one, less the layouts that cannot be best: where a
+    layout fits without recomputation, the same one with it is slower whatever the links and beliefs are.
+    """
+    ops, machine, own = setup.operations, setup.machine, space is None
     if setup.layout is not None:
         space = narrowed(space or Space(), setup.layout, setup.default_sharding)
     elif space is None:
@@ -89,7 +93,7 @@ def search(setup: Setup, space: Space | None = None) -> Search:
     value = np.where(rank == 1, total, PRECEDENCE[refusal])
     order = np.lexsort((found.simplicity, value, rank, found.k_index))
     nearest = order[np.concatenate([[True], np.diff(found.k_index[order]) > 0])]
-    allowed = np.flatnonzero(rank == 0)
+    allowed = np.flatnonzero((rank == 0) & _least_repeated(space, rank == 0) if own else rank == 0)
     return Search(
         at=pick(found.at, np.concatenate([allowed, nearest])),
         count=allowed.size,
@@ -97,6 +101,14 @@ def search(setup: Setup, space: Space | None = None) -> Search:
         simplicity=found.simplicity[allowed],
         refusal=refusal[nearest],
     )
+
+
+def _least_repeated(space: Space, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each candidate repeats the least among those that fit and differ in recomputation alone."""
+    shares = np.array([RECOMPUTE_SHARE[name] for name in space.recompute])
+    # Recomputation is the last dimension of the product, so its choices stand side by side.
+    repeated = np.where(fits.reshape(-1, shares.size), shares, np.inf)
+    return np.asarray(repeated == repeated.min(axis=1, keepdims=True)).ravel()
 
 
 def _sequence_parallel(setup: Setup) -> float:

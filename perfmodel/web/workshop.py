@@ -59,8 +59,9 @@ class Workers:
             return await loop.run_in_executor(self._pool, _in_process, task, payload)
 
     async def warm(self) -> None:
-        """Let every process read its specs before the first question."""
-        await asyncio.gather(*(self.run("catalogue", "") for _ in range(self._processes)))
+        """Start the processes, which read their specs, before the first question."""
+        if self._processes:
+            await self.run("catalogue", "")
 
     def close(self) -> None:
         """Stop; what waits is dropped, what runs (well under a second) is waited for."""
@@ -90,6 +91,7 @@ def _begin(make: Callable[[], Answers]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     _own = make()
+    perform(_own, "catalogue", "")  # reads every spec now, not in the middle of somebody's drag
 
 
 def _leave_with(parent: int) -> None:
