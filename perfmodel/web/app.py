@@ -145,7 +145,7 @@ async def _read(request: Request, model: type[Model]) -> Model:
         raise RefusalError(415, "not_json", "send the body as application/json")
     raw = await request.body()
     try:
-        data = json.loads(raw)
+        data = json.loads(raw, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise RefusalError(400, "bad_json", f"the body is not JSON: {type(error).__name__}") from None
     try:
@@ -156,6 +156,12 @@ async def _read(request: Request, model: type[Model]) -> Model:
             for item in error.errors(include_url=False, include_context=False, include_input=False)[:20]
         ]
         raise RefusalError(422, "bad_request", "the request cannot be understood", problems) from None
+
+
+def _number(text: str) -> float | int:
+    """A number with a point; 8.0 is as whole as 8, as in JSON Schema."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _static(name: str) -> Callable[[Request], Any]:

@@ -20,6 +20,8 @@ from perfmodel.units import format_quantity
 MOST_K = 40
 LARGEST_K = 131_072
 MOST_TIMINGS = 64
+SHORTEST_STEP_S = 1e-6  # one kernel takes longer to launch
+SHORTEST_LATENCY_S = 1e-9  # light travels a foot
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", examples=["llama3-8b"])]
 Degree = Annotated[int, Field(ge=1, le=4096)]
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
@@ -46,7 +48,7 @@ class Timing(_Closed):
     """One measured step."""
 
     k: Annotated[int, Field(ge=1, le=LARGEST_K)]
-    time_s: Annotated[float, Field(gt=0, le=1e6)]
+    time_s: Annotated[float, Field(ge=SHORTEST_STEP_S, le=1e6)]
     global_batch: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
 
 
@@ -73,7 +75,7 @@ class WhatIf(_Closed):
     bandwidth: Annotated[float, Field(ge=1e6, le=5e13)] | None = Field(
         None, description="Bandwidth of a NIC between nodes, each direction [B/s]."
     )
-    latency: Annotated[float, Field(gt=0, le=0.1)] | None = Field(
+    latency: Annotated[float, Field(ge=SHORTEST_LATENCY_S, le=0.1)] | None = Field(
         None, description="Latency between nodes [s]."
     )
     price: Annotated[float, Field(ge=0, le=10_000)] | None = Field(
@@ -213,7 +215,7 @@ def read_timings(text: str) -> tuple[Timing, ...]:
             )
         except ValueError:
             problems.append(
-                f"line {number}: needs a whole k of at least 1 and a time_s above 0, got {','.join(row)[:60]!r}"
+                f"line {number}: needs a whole k of at least 1 and a time_s of at least 1e-06, got {','.join(row)[:60]!r}"
             )
     if len(found) > MOST_TIMINGS:
         problems.append(
