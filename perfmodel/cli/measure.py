@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,7 +123,7 @@ def collective(
     for path in (output, log):
         if path is not None:
             check_folder(path)
-    _launch(nproc)
+    _launch(nproc, _journal(output or log, "collective"))
     limits = [binary_size(text) for text in (smallest, largest)]
     if limits[0] is None or limits[1] is None:
         raise UsageError("--min, --max: cannot read the size", code="M010", help="such as 1K, 64M or 1048576")
@@ -164,8 +165,9 @@ def step(
     quiet: QuietOption = False,
 ) -> None:
     """Time a training step at this K by the five rules; K=1 first, then under --nproc or torchrun."""
-    from perfmodel.measure.group import launched, process_group
-    from perfmodel.measure.harness import measure_step, step_result
+    from perfmodel.measure.group import process_group
+    from perfmodel.measure.harness import journal_of, measure_step, step_result
+    from perfmodel.measure.launch import launched
     from perfmodel.measure.step import StepSettings
     from perfmodel.measure.timings import check_may_add, read_recorded
 
@@ -173,10 +175,10 @@ def step(
     recorded = read_recorded(output)
     if nproc and not launched():
         check_may_add(recorded, nproc, None, None, no_baseline)  # before any process is started
-    _launch(nproc)
     settings = StepSettings(warmup, steps, repeats)
-    with process_group(device) as group:
-        run = measure_step(target, group, settings, output, recorded, no_baseline=no_baseline)
+    _launch(nproc, journal_of(output, nproc or 1))
+    with process_group(device) as group, _said(journal_of(output, group.world)):
+        run = measure_step(target, group, settings, output, recorded, no_baseline=no_baseline, quiet=quiet)
     if run is not None:
         if format is None:
             text = f"K={run.k}: {run.mean_s:.4g} s a step, spread {run.spread:.1%}, workload {run.workload_hash} -> {output}"
@@ -186,26 +188,40 @@ def step(
             emit(step_result(run, target), format, None, quiet=quiet)
 
 
-def _launch(nproc: int | None) -> None:
+def _launch(nproc: int | None, journal: Path) -> None:
     """Start the processes and end with their exit code, unless this is already one of them."""
-    from perfmodel.measure.group import launched, relaunch
+    from perfmodel.measure.launch import launched, relaunch
 
     if nproc is None or launched():
         return
-    code = relaunch(nproc, sys.argv[1:])
+    with _said(journal):
+        code = relaunch(nproc, sys.argv[1:])
     raise typer.Exit(code)
 
 
 @contextmanager
 def _kept(output: Path | None, what: str) -> Iterator[Path]:
     """The journal beside the output; when the run is stopped, say where it is."""
-    base = output or Path(f"perfmodel-{what}")
-    check_folder(base)
-    journal = base.with_name(base.name + ".partial")
-    try:
+    journal = _journal(output, what)
+    check_folder(journal)
+    with _said(journal):
         yield journal
+
+
+def _journal(output: Path | None, what: str) -> Path:
+    base = output or Path(f"perfmodel-{what}")
+    return base.with_name(base.name + ".partial")
+
+
+@contextmanager
+def _said(journal: Path) -> Iterator[None]:
+    """Say where finished work is kept when the run is stopped; once, whoever started the processes."""
+    from perfmodel.measure.launch import RELAUNCHED
+
+    try:
+        yield
     except KeyboardInterrupt:
-        if journal.exists():
+        if journal.exists() and os.environ.get("RANK", "0") == "0" and RELAUNCHED not in os.environ:
             typer.echo(f"what was finished is kept in {journal}: run the same command to go on", err=True)
         raise
 

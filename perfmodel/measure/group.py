@@ -1,17 +1,15 @@
-"""The processes of one measurement: started by torchrun (RANK and WORLD_SIZE in the environment) or a single one."""
+"""The processes of one measurement: started by a launcher (RANK and WORLD_SIZE in the environment) or a single one."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.errors import UsageError
-from perfmodel.measure.machine import Machine, find_machine, require_torch
+from perfmodel.measure.launch import launched
+from perfmodel.measure.machine import Machine, find_machine
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,6 @@ class Group:
         return float(tensor.item())
 
 
-def launched() -> bool:
-    """Whether a launcher started this process as one of several (or as the only one of a group)."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
-
-
 @contextmanager
 def process_group(device: str | None = None) -> Iterator[Group]:
     """Join the group that the launcher describes; leave it at the end, whatever happens."""
@@ -67,21 +60,3 @@ def process_group(device: str | None = None) -> Iterator[Group]:
         yield Group(machine, rank, world, int(os.environ.get("LOCAL_WORLD_SIZE", world)), local_rank, True)
     finally:
         distributed.destroy_process_group()
-
-
-def relaunch(processes: int, arguments: Sequence[str]) -> int:
-    """Run `perfmodel ARGUMENTS` in `processes` processes of this machine under torchrun; its exit code."""
-    if processes < 1:
-        raise UsageError(f"--nproc: {processes} processes", code="M003", help="1 or more")
-    require_torch()
-    # After "--" torchrun leaves the options alone; before it, --nproc and --log would pass for prefixes of its own.
-    launcher = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-    ]
-    command = [*launcher, "--module", "--", "perfmodel", *arguments]
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    return subprocess.run(command, env=environment, check=False).returncode

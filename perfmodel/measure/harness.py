@@ -8,8 +8,9 @@ from typing import Any
 
 from perfmodel.errors import SpecError, UsageError
 from perfmodel.measure.group import Group
+from perfmodel.measure.journal import Journal
 from perfmodel.measure.step import StepContext, StepRun, StepSettings, run_step
-from perfmodel.measure.timings import Recorded, add_run, check_may_add
+from perfmodel.measure.timings import Recorded, add_run, check_may_add, check_same_workers
 from perfmodel.results import Result
 from perfmodel.workloads.from_torch import find_function
 
@@ -22,18 +23,47 @@ def measure_step(
     recorded: Recorded,
     *,
     no_baseline: str | None = None,
+    quiet: bool = True,
 ) -> StepRun | None:
-    """Measure one K and write it; the run on rank 0, None on the others."""
+    """Measure one K and write it; the run on rank 0, None on the others.
+
+    Finished repeats are kept beside the output until all are done (`journal_of`).
+    """
+    facts = {
+        "measure": "step",
+        "target": target,
+        "k": group.world,
+        "device": group.machine.title,
+        "warmup": settings.warmup,
+        "steps": settings.steps,
+        **group.machine.versions(),
+    }
+    books: list[Journal] = []
+
+    def book(digest: str) -> Journal:
+        path = journal_of(output, group.world) if group.rank == 0 else None
+        books.append(Journal(path, facts | {"workload_hash": digest}))
+        return books[-1]
 
     def check(digest: str | None = None, workload: dict[str, Any] | None = None) -> None:
         if group.rank == 0:  # the file may be on its machine only
             check_may_add(recorded, group.world, digest, workload, no_baseline)
+            check_same_workers(recorded, group.machine.versions())
 
     check()
     build: Any = find_function(target)
     context = StepContext(group.world, group.rank, group.local_rank, group.machine.device, group.distributed)
     try:
-        run = run_step(build, context, settings, barrier=group.barrier, largest=group.largest, check=check)
+        run = run_step(
+            build,
+            context,
+            settings,
+            barrier=group.barrier,
+            largest=group.largest,
+            check=check,
+            book=book,
+            quiet=quiet or group.rank != 0,
+        )
     except (SpecError, KeyboardInterrupt):
         raise
     except Exception as error:  # the user's own code
@@ -49,11 +79,18 @@ def measure_step(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "warmup_steps": str(settings.warmup),
         "steps_per_repeat": str(settings.steps),
+        "resumed_repeats": str(min(books[0].resumed, settings.repeats)),
         **group.machine.versions(),
     }
     complete = StepRun(**{**vars(run), "provenance": provenance})
     add_run(output, recorded, complete, no_baseline)
+    books[0].finish()
     return complete
+
+
+def journal_of(output: Path, k: int) -> Path:
+    """Where the finished repeats of one K are kept until its rows are written."""
+    return output.with_name(f"{output.name}.k{k}.partial")
 
 
 def step_result(run: StepRun, target: str) -> Result:

@@ -65,7 +65,10 @@ def require_torch() -> None:
 
 
 def find_machine(device: str | None = None, local_rank: int = 0) -> Machine:
-    """The device to measure: `device` as torch spells it, else the local rank's GPU, else the CPU."""
+    """The device to measure: `device` as torch spells it, else the local rank's GPU, else the CPU.
+
+    On a CPU a worker has one thread unless OMP_NUM_THREADS says how many.
+    """
     require_torch()
     torch: Any = importlib.import_module("torch")
     if device is None:
@@ -89,6 +92,9 @@ def find_machine(device: str | None = None, local_rank: int = 0) -> Machine:
             int(facts.multi_processor_count),
             float(facts.L2_cache_size) if getattr(facts, "L2_cache_size", 0) else None,
         )
+    if "OMP_NUM_THREADS" not in os.environ:
+        # A worker has one thread at every K, as launchers have it: else K=1 would be another machine than K=2.
+        torch.set_num_threads(1)
     return Machine(torch, "cpu", "cpu", _cpu_title(), None, _host_memory(), torch.get_num_threads(), None)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import itertools
 import json
 import sys
 import time
@@ -24,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import UsageError, did_you_mean
+from perfmodel.measure.journal import Journal
+from perfmodel.measure.progress import tracked
 from perfmodel.measure.timing import Clock
 
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine", "DataParallel")
@@ -106,10 +109,13 @@ def run_step(
     largest: Callable[[float], float] = lambda value: value,
     clock: Clock = time.perf_counter,
     check: Callable[[str, dict[str, Any]], object] = lambda digest, workload: None,
+    book: Callable[[str], Journal] = lambda digest: Journal(None, {}),
+    quiet: bool = True,
 ) -> StepRun:
     """Measure one K. `barrier` waits for device and ranks; `largest` takes the slowest rank's time.
 
-    `check` sees the workload's hash and description before any time is spent, and may refuse.
+    `check` sees the workload's hash and description before any time is spent, and may refuse. `book` opens the journal
+    of a workload: rank 0 keeps every finished repeat there, and repeats that an earlier run finished are not timed again.
     """
     begin = clock()
     program = _program(build(context))
@@ -124,18 +130,27 @@ def run_step(
             "the ranks describe different workloads", code="M024", help="workload must not depend on rank"
         )
     check(digest, described)
+    journal = book(digest)
     for _ in range(settings.warmup):
         program.step()
     barrier()
     setup = largest(clock() - begin)
-    times = []
-    for _ in range(settings.repeats):
+    times = _finished(journal, settings.repeats)
+    done = int(largest(float(len(times))))  # rank 0 has the journal; all ranks must make the same steps
+    times += [0.0] * (done - len(times))
+    if done and program.evaluate is not None:
+        # Quality is that after all the steps: those of the kept repeats are made again, untimed.
+        for _ in range(done * settings.steps):
+            program.step()
+    left = range(done, settings.repeats)
+    for repeat in tracked(left, len(left), f"K={context.k}", quiet=quiet):
         barrier()
         begin = clock()
         for _ in range(settings.steps):
             program.step()
         barrier()
         times.append(largest((clock() - begin) / settings.steps))
+        journal.add(f"repeat/{repeat}", times[-1])
     quality = None if program.evaluate is None else float(program.evaluate())
     return StepRun(
         context.k,
@@ -147,6 +162,15 @@ def run_step(
         regime,
         quality,
     )
+
+
+def _finished(journal: Journal, repeats: int) -> list[float]:
+    """Times of the leading repeats that a journal holds [s]."""
+    kept = itertools.takewhile(
+        lambda value: isinstance(value, float) and value > 0.0,
+        (journal.get(f"repeat/{repeat}") for repeat in range(repeats)),
+    )
+    return [float(value) for value in kept]
 
 
 def _program(returned: StepProgram | Mapping[str, Any]) -> StepProgram:

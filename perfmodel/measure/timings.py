@@ -88,6 +88,17 @@ def check_may_add(
         )
 
 
+def check_same_workers(recorded: Recorded, versions: dict[str, str]) -> None:
+    """Refuse rows of CPU workers with another number of threads: they are another machine, not another K."""
+    before = [run["threads"] for run in recorded.runs if "threads" in run]
+    if before and "threads" in versions and before[-1] != versions["threads"]:
+        raise UsageError(
+            f"the file's workers have {before[-1]} threads each, this run's have {versions['threads']}",
+            code="M033",
+            help=f"set OMP_NUM_THREADS={before[-1]} as before, or choose another --output",
+        )
+
+
 def add_run(path: Path, recorded: Recorded, run: StepRun, reason: str | None = None) -> None:
     """Write the file anew with this run's rows in the place of earlier ones of the same K."""
     check_may_add(recorded, run.k, run.workload_hash, run.workload, reason)

@@ -25,7 +25,7 @@ from perfmodel.measure.journal import Journal
 from perfmodel.measure.machine import Machine
 from perfmodel.measure.step import StepContext, StepProgram, StepSettings, run_step
 from perfmodel.measure.timing import Sample, Settings, TooSlowError, time_call
-from perfmodel.measure.timings import add_run, check_may_add, read_recorded
+from perfmodel.measure.timings import Recorded, add_run, check_may_add, check_same_workers, read_recorded
 from perfmodel.specs.catalog import Catalog
 from perfmodel.study.table import parse_timings
 
@@ -105,6 +105,65 @@ def test_set_up_and_warm_up_stay_out_of_the_step():
     assert run.setup_s == pytest.approx(7.0 + 2.0 + 2.0 + 0.5)
     assert run.quality == 0.93
     assert (run.global_batch, run.regime) == (64.0, "strong")
+
+
+def test_finished_repeats_are_kept_and_not_timed_again(tmp_path):
+    """Stopped in the third repeat: two are kept, the next run times three, and quality is that after all the steps."""
+    clock, path, made = FakeClock(), tmp_path / "t.csv.k1.partial", []
+
+    def build(context):
+        made.append(0)
+
+        def step():
+            made[-1] += 1
+            if len(made) == 1 and made[-1] > 1 + 2 * 4:
+                raise KeyboardInterrupt
+            clock.take(0.5 if len(made) == 1 else 0.25)
+
+        return StepProgram(step=step, workload=WORKLOAD, evaluate=lambda: float(made[-1]))
+
+    def run(settings):
+        return run_step(
+            build, CONTEXT, settings, clock=clock, book=lambda digest: Journal(path, {"hash": digest})
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        run(StepSettings(1, 4, 5))
+    assert len(path.read_text().splitlines()) == 3
+    found = run(StepSettings(1, 4, 5))
+    assert found.times_s == pytest.approx((0.5, 0.5, 0.25, 0.25, 0.25))
+    assert found.quality == 1 + 4 * 5
+
+
+def test_every_rank_makes_the_steps_that_rank_0_has_not_kept(tmp_path):
+    """Only rank 0 has the journal; the others learn from it how many repeats are left."""
+    path, counts = tmp_path / "j", []
+    book = Journal(path, {})
+    book.add("repeat/0", 0.5)
+    book.add("repeat/1", 0.5)
+    for journal in (Journal(path, {}), Journal(None, {})):
+        clock, steps = FakeClock(), []
+        run_step(
+            lambda context, steps=steps, clock=clock: {
+                "step": lambda: (clock.take(0.1), steps.append(1)),
+                "workload": WORKLOAD,
+            },
+            StepContext(2, 0, 0, "cpu", True),
+            StepSettings(1, 3, 5),
+            clock=clock,
+            largest=lambda value: 2.0 if value in (0.0, 2.0) else value,
+            book=lambda digest, journal=journal: journal,
+        )
+        counts.append(len(steps))
+    assert counts == [1 + 3 * 3] * 2
+
+
+def test_workers_with_other_threads_are_another_machine():
+    recorded = Recorded(runs=({"k": 1, "threads": "4"},))
+    check_same_workers(recorded, {"torch": "2", "threads": "4"})
+    check_same_workers(recorded, {"torch": "2", "cuda": "13"})
+    with pytest.raises(UsageError, match="4 threads each, this run's have 1"):
+        check_same_workers(recorded, {"threads": "1"})
 
 
 def test_variance_is_kept():
