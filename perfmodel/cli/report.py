@@ -18,6 +18,7 @@ from perfmodel.cli.options import (
     check_targets,
     emit,
 )
+from perfmodel.errors import UsageError
 
 FileArgument = Annotated[
     Path,
@@ -43,6 +44,12 @@ def report(
     from perfmodel.report import saved
     from perfmodel.results import read_envelope
 
+    if figure is not None and plot is None:
+        raise UsageError(
+            "--figure says which plot --plot writes, and there is no --plot",
+            code="U013",
+            help=f"add --plot FILE.svg, such as --plot {figure}.svg",
+        )
     envelope = saved.load(file)
     result = read_envelope(json.dumps(envelope))
     if plot is not None and figure is not None:

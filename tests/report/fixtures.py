@@ -514,6 +514,48 @@ def straggler() -> dict[str, Any]:
     )
 
 
+def law() -> dict[str, Any]:
+    k = [2**i for i in range(8)]
+    curves = []
+    for serial in (0.01, 0.05, 0.2):
+        speedup = [1 / (serial + (1 - serial) / n) for n in k]
+        curves.append(
+            {
+                "serial_fraction": serial,
+                "time": [1 / s for s in speedup],
+                "speedup": speedup,
+                "efficiency": [s / n for s, n in zip(speedup, k, strict=True)],
+                "ceiling": 1 / serial,
+                "smallest_k_below": 1 / serial,
+            }
+        )
+    first = {key: curves[0][key] for key in ("speedup", "efficiency")}
+    keeps = {"efficiency": 0.8, "parameter": "serial fraction", "serial_fraction": [0.25 / n for n in k]}
+    return envelope(
+        "law",
+        {"serial": [0.01, 0.05, 0.2]},
+        {"law": "amdahl", "k": k, "efficiency_level": 0.5, "curves": curves, "keeps": keeps, **first},
+    )
+
+
+def injected() -> dict[str, Any]:
+    """A study with a straggler put into every point."""
+    found = study()
+    result = found["result"]
+    slower = [s if n == 1 else s / 1.25 for s, n in zip(result["speedup"], result["k"], strict=True)]
+    result["straggler"] = {
+        "factors": [1.0, 1.5],
+        "applies_to": "compute",
+        "mean_s": [result["mean_s"][0] / s for s in slower],
+        "speedup": slower,
+        "efficiency": [s / n for s, n in zip(slower, result["k"], strict=True)],
+        "bend_k": 8,
+        "bend_k_without": 16,
+        "bend_k_at_worst": 4,
+    }
+    return found
+
+
 ALL = {
     "prediction": prediction,
     "study": study,
@@ -527,4 +569,6 @@ ALL = {
     "roofline": roofline,
     "collective": collective,
     "straggler": straggler,
+    "law": law,
+    "injected": injected,
 }

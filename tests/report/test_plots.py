@@ -30,6 +30,9 @@ CASES += [
     ("calibration", "calibration"),
 ]
 CASES += [("validation", "validation"), ("validation", "error_by_k")]
+CASES += [("law", "speedup"), ("law", "efficiency")]
+CASES += [("injected", name) for name in ("speedup", "efficiency", "parts", "shares", "cost")]
+RED = "#D55E00"  # of marks
 
 
 def texts(svg):
@@ -71,6 +74,82 @@ def test_speedup_shows_ideal_band_reasons_boundaries_and_measured_dots(make):
     assert "knee: inter-node all-reduce" in together
     assert "p*: cheapest" in together
     assert "1024" in words
+
+
+def test_band_marks_and_boundaries_stand_where_the_numbers_say(make):
+    """Not the words alone: the shapes, at their places."""
+    envelope = make["prediction"]()
+    result = envelope["result"]
+    axes = plots.figure(envelope, "speedup").axes[0]
+    at = {k: s for k, s in zip(result["k"], result["speedup"], strict=True) if s is not None}
+    wanted = {float(result["knee"]["threshold"]["k"]), float(result["p_star"]["k"])}
+    assert rings(axes) == {k: pytest.approx(at[k]) for k in wanted}
+    (band,) = axes.collections
+    corners = band.get_paths()[0].vertices
+    low, high = band_of(result)
+    assert {float(x) for x in corners[:, 0]} == {float(k) for k in at}
+    for k in at:
+        edges = corners[corners[:, 0] == k][:, 1]
+        assert (edges.min(), edges.max()) == (pytest.approx(low[k]), pytest.approx(high[k]))
+    boundaries = {float(mark["k"]) for mark in result["boundaries"]}
+    assert boundaries <= {x[0] for x in verticals(axes)}
+
+
+def rings(axes):
+    """Where the open red circles are."""
+    found = [line for line in axes.lines if line.get_marker() == "o" and line.get_markerfacecolor() == "none"]
+    assert all(line.get_markeredgecolor() == RED for line in found)
+    return {float(line.get_xdata()[0]): float(line.get_ydata()[0]) for line in found}
+
+
+def verticals(axes):
+    return [list(line.get_xdata()) for line in axes.lines if list(line.get_ydata()) == [0, 1]]
+
+
+def band_of(result):
+    """The speedup band: given, or carried over from that of the time."""
+    low, high = {}, {}
+    for i, k in enumerate(result["k"]):
+        if result["time_s"][i] is not None:
+            product = result["speedup"][i] * result["time_s"][i]
+            low[k], high[k] = product / result["time_s_high"][i], product / result["time_s_low"][i]
+    return low, high
+
+
+def test_efficiency_has_the_zone_the_ring_and_the_boundaries(make):
+    envelope = make["prediction"]()
+    result = envelope["result"]
+    axes = plots.figure(envelope, "efficiency").axes[0]
+    knee = float(result["knee"]["threshold"]["k"])
+    assert rings(axes) == {knee: pytest.approx(100 * result["efficiency"][result["k"].index(int(knee))])}
+    zone = next(patch for patch in axes.patches if patch.get_height() == pytest.approx(70.0))
+    assert zone.get_y() == 0
+    assert {float(mark["k"]) for mark in result["boundaries"]} <= {x[0] for x in verticals(axes)}
+    assert axes.collections  # the band
+
+
+def test_a_law_shows_all_its_curves(make):
+    envelope = make["law"]()
+    for name, key, factor in (("speedup", "speedup", 1), ("efficiency", "efficiency", 100)):
+        axes = plots.figure(envelope, name).axes[0]
+        drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+        for curve in envelope["result"]["curves"]:
+            values = drawn[f"s = {curve['serial_fraction']:g}"]
+            assert values == [pytest.approx(factor * v) for v in curve[key]]
+
+
+def test_an_injected_straggler_is_drawn_beside_the_measured_curve(make):
+    envelope = make["injected"]()
+    result = envelope["result"]
+    axes = plots.figure(envelope, "speedup").axes[0]
+    drawn = {line.get_label(): line for line in axes.lines}
+    assert (
+        list(drawn["with a straggler, 1 to 1.5 times, bend at K = 8"].get_ydata())
+        == result["straggler"]["speedup"]
+    )
+    assert list(drawn["measured"].get_ydata()) == result["speedup"]
+    without = plots.figure(make["study"](), "speedup").axes[0]
+    assert "with a straggler" not in " ".join(str(line.get_label()) for line in without.lines)
 
 
 def test_efficiency_names_the_last_k_above_the_threshold(make):

@@ -64,3 +64,10 @@ def test_missing_binary_and_unknown_plot(tmp_path, saved, capsys):
     source = str(saved / "r.json")
     assert main(["report", source, "--plot", str(tmp_path / "x.svg"), "--figure", "nonsense"]) == 2
     assert "it has: speedup" in capsys.readouterr().err
+
+
+def test_a_figure_without_a_plot_to_write_is_refused(saved, capsys):
+    assert main(["report", str(saved / "r.json"), "--figure", "cost"]) == 2
+    captured = capsys.readouterr()
+    assert "--plot cost.svg" in captured.err
+    assert captured.out == ""

@@ -31,14 +31,14 @@ def answer(envelope: Envelope) -> str:
     result = result_of(envelope)
     level = result.get("efficiency_level")
     words = []
-    for curve in _curves(result):
+    for curve in curves(result):
         below = curve.get("smallest_k_below")
         fall = (
             f"E < {level:g} from K = {below:.0f}" if below is not None else f"E never falls below {level:g}"
         )
         ceiling = curve.get("ceiling")
         limit = f"at most {text.number(ceiling)}x" if ceiling is not None else "no ceiling"
-        words.append(f"{_label(curve)}: {limit}, {fall}")
+        words.append(f"{label(curve)}: {limit}, {fall}")
     return "; ".join(words) + "." if words else ""
 
 
@@ -47,7 +47,7 @@ def tables(envelope: Envelope) -> list[Table]:
     result = result_of(envelope)
     ks = list(result.get("k") or ())
     rows: list[list[Cell]] = []
-    for curve in _curves(result):
+    for curve in curves(result):
         lists = [common.array(curve, key, len(ks)) for key in ("time", "speedup", "efficiency")]
         for i, k in enumerate(ks):
             rows.append([curve.get("serial_fraction"), curve.get("kappa"), k, *(_four(v[i]) for v in lists)])
@@ -65,8 +65,8 @@ def tables(envelope: Envelope) -> list[Table]:
 def _ceilings(result: Mapping[str, Any]) -> Table:
     level = result.get("efficiency_level")
     rows: list[list[Cell]] = [
-        [_label(c), c.get("ceiling"), c.get("k_peak"), _whole(c.get("smallest_k_below"))]
-        for c in _curves(result)
+        [label(c), c.get("ceiling"), c.get("k_peak"), _whole(c.get("smallest_k_below"))]
+        for c in curves(result)
     ]
     columns = [
         Column("parameters", "", 0), Column("ceiling of S", "", 0), Column("K of the largest S", "", 1),
@@ -87,7 +87,7 @@ def _keeps(result: Mapping[str, Any], ks: list[Any]) -> list[Table]:
 
 
 def figures(envelope: Envelope) -> list[str]:
-    """Speedup and efficiency of the first curve."""
+    """Speedup and efficiency of every curve."""
     return ["speedup", "efficiency"] if result_of(envelope).get("speedup") else []
 
 
@@ -105,7 +105,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     """Speedup of every curve against the ideal line."""
     result = result_of(envelope)
     k = [float(x) for x in result.get("k") or ()]
-    series = [Series(_label(c), k, common.array(c, "speedup", len(k))) for c in _curves(result)]
+    series = [Series(label(c), k, common.array(c, "speedup", len(k))) for c in curves(result)]
     if not k or not series:
         return []
     series.append(Series("ideal", k, k, style="dashed"))
@@ -113,7 +113,8 @@ def charts(envelope: Envelope) -> list[Chart]:
     return [Chart("Speedup", "K", "speedup", series, alt=alt, y_log=True, y_quantity="x")]
 
 
-def _label(curve: Mapping[str, Any]) -> str:
+def label(curve: Mapping[str, Any]) -> str:
+    """The parameters of a curve."""
     if curve.get("kappa") is not None:
         return f"sigma = {curve.get('serial_fraction'):g}, kappa = {curve['kappa']:g}"
     return f"s = {curve.get('serial_fraction'):g}"
@@ -127,5 +128,6 @@ def _whole(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
 
 
-def _curves(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def curves(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The curves of a law, one for each set of parameters."""
     return [dict(c) for c in result.get("curves") or () if isinstance(c, Mapping)]

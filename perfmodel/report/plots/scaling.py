@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import common, comparison
-from perfmodel.report.model import Envelope, mapping, result_of
+from perfmodel.report.kinds import common, comparison, law
+from perfmodel.report.model import Envelope, kind_of, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
 
 def speedup(envelope: Envelope) -> Figure:
-    """Speedup against the ideal line: band, knee and p* with their reasons, boundaries, measured points."""
+    """Speedup against the ideal line: band, knee and p* with their reasons, boundaries, measured points.
+
+    A law's every curve is drawn, and beside a study's the one with an injected straggler.
+    """
+    if kind_of(envelope) == "law":
+        return _laws(envelope, "speedup", "speedup S(K)", 1.0)
     curve = data.scaling(envelope)
     figure, axes = style.new(f"Speedup{_of(curve)}", "", "speedup S(K)", size=(9.0, 5.8))
     _lines(axes, curve)
+    _injected(axes, envelope, curve.k, "speedup", 1.0)
     style.k_axis(axes, curve.k)
     style.log2_y(axes)
     _boundaries(axes, envelope, top=True)
@@ -29,6 +35,8 @@ def speedup(envelope: Envelope) -> Figure:
 
 def efficiency(envelope: Envelope) -> Figure:
     """Efficiency with the zone under the threshold shaded and the last K above it named."""
+    if kind_of(envelope) == "law":
+        return _laws(envelope, "efficiency", "efficiency E(K) [%]", 100.0)
     curve = data.scaling(envelope)
     figure, axes = style.new(f"Efficiency{_of(curve)}", "", "efficiency E(K) [%]")
     x, y = data.points(curve.k, curve.efficiency)
@@ -42,6 +50,7 @@ def efficiency(envelope: Envelope) -> Figure:
         marker="o",
         label="measured" if curve.is_study else "predicted",
     )
+    _injected(axes, envelope, curve.k, "efficiency", 100.0)
     top = max([105.0, *(v * 105 for v in y)])
     axes.set_ylim(0, top)
     limit = curve.threshold * 100
@@ -61,6 +70,7 @@ def efficiency(envelope: Envelope) -> Figure:
         )
     style.k_axis(axes, curve.k)
     _boundaries(axes, envelope)
+    style.legend(axes, loc="lower left")
     return figure
 
 
@@ -111,6 +121,42 @@ def compared(envelope: Envelope) -> Figure:
     style.log2_y(axes)
     style.legend(axes, loc="best")
     return figure
+
+
+def _laws(envelope: Envelope, key: str, label: str, factor: float) -> Figure:
+    """Every curve of a law, against the ideal."""
+    result = result_of(envelope)
+    k = [float(x) for x in result.get("k") or ()]
+    figure, axes = style.new(law.title(envelope), "", label)
+    ideal = [factor] * len(k) if key == "efficiency" else k
+    axes.plot(k, ideal, color=style.INK, linestyle="--", linewidth=1.4, label="ideal")
+    for i, curve in enumerate(law.curves(result)):
+        x, y = data.points(k, data.numbers(curve, key, len(k)))
+        axes.plot(
+            x, [v * factor for v in y], color=style.COLORS[i % 8], linestyle=style.DASHES[i // 8 % 4],
+            marker=style.MARKERS[i % 8], label=style.plain(law.label(curve)),
+        )  # fmt: skip
+    style.k_axis(axes, k, "workers K")
+    if key == "speedup":
+        style.log2_y(axes)
+    else:
+        axes.set_ylim(0, 105)
+    style.legend(axes, loc="upper left" if key == "speedup" else "lower left")
+    return figure
+
+
+def _injected(axes: Axes, envelope: Envelope, k: list[float], key: str, factor: float) -> None:
+    """A study's curve with one slow worker per point, and its bend."""
+    found = mapping(result_of(envelope).get("straggler"))
+    x, y = data.points(k, data.numbers(found, key, len(k)))
+    if not x:
+        return
+    low, high = (f"{float(value):g}" for value in found.get("factors") or (1, 1))
+    bend = f", bend at K = {found['bend_k']}" if found.get("bend_k") is not None else ""
+    axes.plot(
+        x, [v * factor for v in y], color=style.RED, linestyle="-.", marker="s", markersize=5, linewidth=1.8,
+        label=f"with a straggler, {low} to {high} times{bend}",
+    )  # fmt: skip
 
 
 def _lines(axes: Axes, curve: data.Scaling) -> None:
