@@ -14,7 +14,17 @@ Inputs = Mapping[str, Any]
 _NAMES = frozenset({"name", "k"})
 # Keys that make sense together only.
 _BATCH = ("regime", "global_batch", "batch_per_accelerator")
-_GROUPS = ("layout", "price", "grid", "jitter", "reliability")
+_GROUPS = (
+    "layout",
+    "price",
+    "grid",
+    "jitter",
+    "reliability",
+    "compression",
+    "stalls",
+    "input",
+    "slow_devices",
+)
 # A cluster of another name differs in pieces that one could buy apart; the paths of each start at `cluster`.
 _PIECES: dict[str, tuple[tuple[str, ...], ...]] = {
     "accelerator": (("node", "accelerator"),),

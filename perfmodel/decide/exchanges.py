@@ -170,16 +170,20 @@ def _priced(point: Point) -> dict[str, _Priced]:
             3.0 * layers * gathers, np.asarray(gathers * exchange.shards),
         )  # fmt: skip
     if _one(exchange.gradients) > 0.0:
-        call, operation, count = _gradients(calls, int(_one(at.sharding)))
+        call, operation, count = _gradients(calls, int(_one(at.sharding)), m)
+        every = _one(at.sync_every)
+        total = (exchange.gradients + (m - 1.0) * exchange.repeated) / every
         found["data_parallel"] = _Priced(
-            "data parallel", "data_parallel", operation, call, count, exchange.gradients
+            "data parallel", "data_parallel", operation, call, count / every, np.asarray(total)
         )
     return found
 
 
-def _gradients(calls: Mapping[str, list[Call]], sharding: int) -> tuple[Call, str, float]:
-    """The call that carries the gradients: (call, its name, how often a step)."""
+def _gradients(calls: Mapping[str, list[Call]], sharding: int, m: float) -> tuple[Call, str, float]:
+    """The call that carries the gradients: (call, its name, how often an exchange)."""
     reduce = calls["all_reduce"]
+    if sharding == Sharding.ZERO2 and m > 1.0:
+        return calls["reduce_scatter"][0], "reduce_scatter a micro-batch + all_gather", m + 1.0
     if sharding in (Sharding.ZERO1, Sharding.ZERO2):
         return calls["reduce_scatter"][0], "reduce_scatter + all_gather", 2.0
     if sharding in (Sharding.FSDP, Sharding.HSDP):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide.exchanges import NEGLIGIBLE, Exchange, Point, exchanges
-from perfmodel.decide.facts import MACHINE_FIELDS, Fact, defaults, facts
+from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts
 from perfmodel.decide.prediction import (
     NOT_MODELLED,
     inputs_of,
@@ -101,13 +101,19 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "sensitivity": sensitivity(found),
         "rests_on": rests_on(job, found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
-        "notes": _notes(job),
+        "notes": [*_notes(job), *_declared(known)],
     }
 
 
 def _notes(job: Job) -> list[str]:
     """What the job left open, prices apart: a step has none."""
     return [note for note in job.notes if not note.startswith("price")]
+
+
+def _declared(known: dict[str, Fact]) -> list[str]:
+    """What the job declares of its exchange, stalls, input and workers."""
+    names = [name for name, _ in DECLARED_NAMES.values() if known[name].source == "job"]
+    return [f"declared: {', '.join(f'{name} {known[name].shown}' for name in names)}"] if names else []
 
 
 def _memory(found: Curve) -> dict[str, Any]:
@@ -122,13 +128,17 @@ def _memory(found: Curve) -> dict[str, Any]:
 
 
 def _slopes(found: Curve, point: Point) -> dict[str, float]:
-    """d ln T / d ln x of every belief and of the hardware facts that can be bought."""
+    """d ln T / d ln x of every belief, of the hardware facts that can be bought, and of what the job declares."""
     slopes = dict(zip(NAMES, sensitivities(found.setup, found.at, found.logs)[:, 0], strict=True))
     base = float(np.ravel(step(point.ops, point.machine, point.at, point.c).time_s)[0])
     for name, fields in MACHINE_FIELDS.items():
         moved = {field: getattr(point.machine, field) * np.exp(DIFFERENCE) for field in fields}
         time = step(point.ops, replace(point.machine, **moved), point.at, point.c).time_s
         slopes[name] = float((np.log(np.ravel(time)[0]) - np.log(base)) / DIFFERENCE)
+    for key in found.setup.declared:
+        varied: dict[str, Any] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
+        time = step(point.ops, point.machine, replace(point.at, **varied), point.c).time_s
+        slopes[DECLARED_NAMES[key][0]] = float((np.log(np.ravel(time)[0]) - np.log(base)) / DIFFERENCE)
     return {name: round(float(slope), 4) for name, slope in slopes.items()}
 
 

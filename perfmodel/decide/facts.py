@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.predict.curve import Curve
+from perfmodel.predict.layouts import DECLARED as USUAL
 from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, FALLBACKS, HOST_LINK_BYTES_PER_S
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job
@@ -57,7 +58,7 @@ def _of(record: SpecModel | None, field: str, value: float | None, unit: str, de
 
 def facts(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     """Everything declared that the step at one K rests on."""
-    return {**_hardware(job, found), **_work(job, found), **_layout(job, found, index)}
+    return {**_hardware(job, found), **_work(job, found), **_layout(job, found, index), **_declared(found)}
 
 
 def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
@@ -127,6 +128,39 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
         "batch": Fact(batch, "", "job", DECLARED),
         "framework": Fact(job.framework, "", "job", DECLARED),
     }
+
+
+# Values of `layouts.DECLARED` by the name under which people read them, with their unit.
+DECLARED_NAMES: dict[str, tuple[str, str]] = {
+    "gradient_bytes": ("gradient bytes", "B"),
+    "compression": ("compression", ""),
+    "compression_s": ("cost of compression", "s"),
+    "sync_every": ("synchronised every", ""),
+    "bucket_bytes": ("bucket", "B"),
+    "first_bucket_bytes": ("first bucket", "B"),
+    "stall_s": ("stalls", "s"),
+    "loader_bytes_per_s": ("loader rate", "B/s"),
+    "storage_bytes_per_s": ("storage rate", "B/s"),
+    "length_spread": ("length spread", ""),
+    "slow_share": ("slow share", ""),
+    "slowdown": ("slowdown", ""),
+}
+
+
+def _declared(found: Curve) -> dict[str, Fact]:
+    """What the job declares beside its layout; a default where it does not."""
+    made = {}
+    wide = float(found.setup.machine.element_bytes) > 2.0
+    for key, (name, unit) in DECLARED_NAMES.items():
+        if key in found.setup.declared:
+            made[name] = Fact(found.setup.declared[key], unit, "job", DECLARED)
+        elif key == "gradient_bytes":
+            made[name] = Fact(4.0 if wide else 2.0, unit, "default: as the precision has it", "assumed")
+        elif np.isfinite(USUAL[key]):
+            made[name] = Fact(USUAL[key], unit, "default", DECLARED)
+        else:
+            made[name] = Fact("not declared", "", "default: the belief about the host's input rate", DECLARED)
+    return made
 
 
 def defaults(job: Job, found: Curve) -> list[str]:

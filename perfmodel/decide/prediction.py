@@ -19,6 +19,7 @@ from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, Setup, curve
+from perfmodel.predict.declared import declared
 from perfmodel.predict.search import Search
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
@@ -35,7 +36,7 @@ DEFAULT_PUE = 1.25
 
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
     ("other jobs on the same network", "optimistic"),
-    ("checkpoint writes and evaluation during the run", "optimistic"),
+    ("checkpoint writes and evaluation that nobody declared", "optimistic"),
     ("power capping and thermal throttling of long runs", "optimistic"),
     ("kernels tuned for this one model", "pessimistic"),
     ("faulty links and slow devices that nobody declared", "optimistic"),
@@ -67,6 +68,7 @@ def setup_of(job: Job) -> Setup:
         framework=job.framework,
         jitter=job.jitter.spread if job.jitter is not None else None,
         jitter_family=job.jitter.distribution if job.jitter is not None else "lognormal",
+        declared=declared(job),
     )
 
 

@@ -64,8 +64,10 @@ TERMS: dict[str, Term] = {
         ("p2p_exposed", *_LINKS),
     ),
     "imbalance": Term(
-        "m logits last_stage (1 - 1/p): the other stages wait for the one with logits and loss",
-        ("tokens per sample", "pp", "accumulation"),
+        "m logits last_stage (1 - 1/p): the other stages wait for the one with logits and loss; "
+        "compute (1 - batch/(dp micro-batch m)): replicas wait for those with a sample more; "
+        "work (E[max of dp] - 1): and for the longest samples, of spread length spread/sqrt(samples of a replica)",
+        ("tokens per sample", "pp", "dp", "batch", "micro-batch", "accumulation", "length spread"),
         ("last_stage",),
     ),
     "bubble": Term(
@@ -80,8 +82,11 @@ TERMS: dict[str, Term] = {
         ("shard_cost", *_LINKS),
     ),
     "data_parallel": Term(
-        "max(never hidden share of exchange, exchange - overlap of the last backward pass), rounded",
-        ("parameters", "dp", "sharding", *_NETWORK),
+        "(max(never hidden share of exchange, exchange - overlap of the last backward pass), rounded, "
+        "+ cost of compression)/synchronised every; M = parameters bytes of a gradient/compression; larger buckets add "
+        "min(bucket, M)/M to what never hides, smaller ones a call each; zero2 scatters in every micro-batch",
+        ("parameters", "dp", "sharding", "gradient bytes", "compression", "cost of compression", "synchronised every",
+         "bucket", "first bucket", *_NETWORK),
         ("dp_exposed", "net_exposed", "dp_overlap", "server", *_LINKS),
     ),
     "optimizer": Term(
@@ -94,16 +99,22 @@ TERMS: dict[str, Term] = {
         ("accelerators per node", "K", "framework"),
         ("dp_on", "half_node", "local", "crossing", "doubling"),
     ),
-    "synchronisation": Term("sync log2 K + node_sync log2 N", ("K", "accelerators per node"), ("sync_s", "node_sync_s")),
+    "synchronisation": Term(
+        "(sync log2 K + node_sync log2 N)/synchronised every",
+        ("K", "accelerators per node", "synchronised every"),
+        ("sync_s", "node_sync_s"),
+    ),
     "straggler": Term(
-        "(E[max of K] - 1) of all above; E[max of K] of a lognormal with the jitter's spread",
-        ("K",),
+        "(E[max of K] (1 + (slowdown - 1)(1 - (1 - slow share)^K)) - 1) of all above; E[max of K] of a lognormal with the "
+        "jitter's spread, between replicas over the root of the steps from one exchange to the next",
+        ("K", "synchronised every", "slow share", "slowdown"),
         ("jitter",),
     ),
     "input_stall": Term(
-        "(step | input) - step; input = seconds per MB input bytes batch/N",
-        ("input bytes per sample", "batch", "accelerators per node"),
+        "(step | input) - step; input = seconds per MB input bytes batch/N, or by the loader's rate; "
+        "at least input bytes batch/storage rate",
+        ("input bytes per sample", "batch", "accelerators per node", "loader rate", "storage rate"),
         ("input_s",),
     ),
-    "serial": Term("declared per step, whatever K is", ("serial time",), ()),
+    "serial": Term("serial time + stalls: declared per step, whatever K is", ("serial time", "stalls"), ()),
 }  # fmt: skip

@@ -23,11 +23,13 @@ def state_bytes(
     weight_shards: ArrayLike,
     gradient_shards: ArrayLike,
     optimizer_shards: ArrayLike,
+    gradient_bytes: ArrayLike = 0.0,
 ) -> tuple[Array, Array, Array]:
     """(weights, gradients, optimizer) of `params` parameters held by one device.
 
     Mixed-precision Adam keeps a 16-bit weight, a 16-bit gradient and 12 bytes of master weight and moments; in 32
-    bit the weight is its own master and the moments take 8 bytes.
+    bit the weight is its own master and the moments take 8 bytes. A gradient is as wide as its weight, or as
+    `gradient_bytes` where that is wider.
 
     >>> w, g, o = state_bytes(1e9, trainable_fraction=1, weight_bytes=2, weight_shards=1, gradient_shards=1,
     ...                       optimizer_shards=8)
@@ -39,7 +41,7 @@ def state_bytes(
     states = np.where(width > 2.0, 8.0, 12.0)
     return (
         np.asarray(count * width / weight_shards),
-        np.asarray(trained * width / gradient_shards),
+        np.asarray(trained * np.maximum(width, gradient_bytes) / gradient_shards),
         np.asarray(trained * states / optimizer_shards),
     )
 

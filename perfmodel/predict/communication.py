@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.models.fabric import collective_time, soft_max
+from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts, Sharding
 from perfmodel.predict.machine import Machine
@@ -136,54 +137,72 @@ class Exchange:
 
     gradients: Array  # once a step
     shards: Array  # every micro-batch (FSDP)
+    repeated: Array  # in every micro-batch but the last as well (ZeRO-2)
+    gradient_bytes: Array  # of a rank, before compression
+    call_s: Array  # of a call without bytes; 0 where buckets are the usual ones
 
 
 def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
-    """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights."""
+    """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights.
+
+    Gradients travel in their declared type, over the compression's ratio; weights in the type of the training.
+    """
+    zero: Array = np.zeros(())
     if not _any_above_one(at.dp * at.cp):
-        return Exchange(np.zeros(()), np.zeros(()))
+        return Exchange(zero, zero, zero, zero, zero)
     machine = links.machine
     dense, expert = local_parameters(ops, at)
     group = at.dp * at.cp
     element = np.where(machine.element_bytes > 2, 4.0, GRADIENT_BYTES)
-    message = dense * ops.trainable_fraction * element
+    gradient = np.where(at.gradient_bytes > 0.0, at.gradient_bytes, element)
+    wire = gradient / at.compression
+    trained = dense * ops.trainable_fraction
+    message = trained * wire
     kind = at.sharding
     reduced = links.time("all_reduce", message, group, at.tp)
     seconds = reduced
+    repeated, call = zero, zero
     if np.any((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)):
-        halves = links.time("reduce_scatter", message, group, at.tp) + links.time(
-            "all_gather", message, group, at.tp
-        )
+        scattered = links.time("reduce_scatter", message, group, at.tp)
+        halves = scattered + links.time("all_gather", trained * element, group, at.tp)
         seconds = np.where((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2), halves, seconds)
+        repeated = np.where((kind == Sharding.ZERO2) & (at.accumulation > 1.0), scattered, 0.0)
     if np.any(kind == Sharding.PARAMETER_SERVER):
-        seconds = np.where(kind == Sharding.PARAMETER_SERVER, _parameter_server(message, at, links), seconds)
-    shards: Array = np.zeros(())
+        served = _parameter_server(message + trained * element, at, links)
+        seconds = np.where(kind == Sharding.PARAMETER_SERVER, served, seconds)
+    shards: Array = zero
     sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     if np.any(sharded):
         layers = np.maximum(ops.layers / at.pp, 1.0)
-        each = dense * element / layers
         ranks = np.minimum(at.shard_group, group)
-        gather = links.time("all_gather", each, ranks, at.tp)
-        scatter = links.time("reduce_scatter", each * ops.trainable_fraction, ranks, at.tp)
+        gather = links.time("all_gather", dense * element / layers, ranks, at.tp)
+        scatter = links.time("reduce_scatter", dense * wire / layers * ops.trainable_fraction, ranks, at.tp)
         shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
         replicas = np.maximum(group / ranks, 1.0)
         across = links.time("all_reduce", message / ranks, replicas, at.tp * ranks)
         seconds = np.where(sharded, np.where(replicas > 1.0, across, 0.0), seconds)
     if np.any(expert > 0):
         ranks = np.maximum(at.k / (at.ep * at.pp), 1.0)
-        routed = links.time("all_reduce", expert * ops.trainable_fraction * element, ranks, at.ep)
+        routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, ranks, at.ep)
         seconds = seconds + np.where(expert > 0, routed, 0.0)
-    return Exchange(np.where(group > 1.0, seconds, 0.0), shards)
+    if np.any(at.bucket_bytes != BUCKET_BYTES) or np.any(at.first_bucket_bytes != FIRST_BUCKET_BYTES):
+        call = links.time("all_reduce", np.zeros_like(message), group, at.tp)
+    apart = group > 1.0
+    return Exchange(
+        np.where(apart, seconds, 0.0), shards, np.where(apart, repeated, 0.0), trained * gradient, call
+    )
 
 
-def _parameter_server(message: Array, at: Layouts, links: Links) -> Array:
-    """Push and pull through the host of each node; servers are spread over the nodes (Li et al., OSDI 2014)."""
+def _parameter_server(moved_bytes: Array, at: Layouts, links: Links) -> Array:
+    """Gradients pushed and weights pulled, `moved_bytes` together, through the host of each node.
+
+    Servers are spread over the nodes (Li et al., OSDI 2014).
+    """
     machine, c = links.machine, links.c
     nodes = at.k / at.per_node
-    local = 2.0 * message * at.per_node / (machine.host_link_bytes_per_s * c.server * 2.0)
+    local = moved_bytes * at.per_node / (machine.host_link_bytes_per_s * c.server * 2.0)
     network = (
-        2.0
-        * message
+        moved_bytes
         * (1.0 - 1.0 / nodes)
         * machine.taper(nodes)
         / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)

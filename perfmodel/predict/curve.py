@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
+from perfmodel.predict.declared import informed, measured_hardware, usable_shardings
 from perfmodel.predict.extrapolation import band_spread, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
@@ -46,6 +47,7 @@ class Setup:
     framework: str | None = None
     jitter: float | None = None  # spread of one worker's step, when declared
     jitter_family: str = "lognormal"
+    declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
 
     @cached_property
     def operations(self) -> Operations:
@@ -60,7 +62,8 @@ class Setup:
     @property
     def default_sharding(self) -> str:
         """What a layout that names no sharding gets."""
-        return "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
+        usual = "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
+        return usable_shardings((usual,), self.declared)[0]
 
     @property
     def schedule(self) -> str | None:
@@ -118,6 +121,8 @@ class Curve:
 def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     """The belief for this job and the log coefficients at its centre, a calibration included."""
     belief = beliefs.belief(setup.features())
+    if beliefs.calibration is None:  # which has the hardware's own efficiencies among its measurements
+        belief = informed(belief, beliefs.scatter[: len(NAMES)], measured_hardware(setup.cluster))
     logs = _population_logs(setup, belief)
     if beliefs.calibration is not None:
         moved = logs + beliefs.calibration.mean[: len(NAMES)]

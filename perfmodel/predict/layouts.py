@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 
 Array = NDArray[np.float64]
 
@@ -61,6 +64,35 @@ class Layouts:
     selective: Array  # 1 where attention is recomputed
     sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
     per_node: Array  # accelerators of the job in each node
+    # What a job declares beside its layout; names and defaults in `DECLARED`.
+    gradient_bytes: Array  # per exchanged gradient; 0: as the precision has it
+    compression: Array  # bytes of a gradient over bytes on the wire
+    compression_s: Array  # of a rank, once an exchange
+    sync_every: Array  # steps from one exchange between replicas to the next
+    bucket_bytes: Array
+    first_bucket_bytes: Array
+    stall_s: Array  # mean of a step
+    loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
+    storage_bytes_per_s: Array  # of the whole job
+    length_spread: Array  # standard deviation over mean of a sample's work
+    slow_share: Array  # of devices that are always slow
+    slowdown: Array  # their step time over a healthy one's
+
+
+DECLARED: dict[str, float] = {
+    "gradient_bytes": 0.0,
+    "compression": 1.0,
+    "compression_s": 0.0,
+    "sync_every": 1.0,
+    "bucket_bytes": BUCKET_BYTES,
+    "first_bucket_bytes": FIRST_BUCKET_BYTES,
+    "stall_s": 0.0,
+    "loader_bytes_per_s": np.inf,
+    "storage_bytes_per_s": np.inf,
+    "length_spread": 0.0,
+    "slow_share": 0.0,
+    "slowdown": 1.0,
+}
 
 
 def layouts(
@@ -81,8 +113,12 @@ def layouts(
     selective: ArrayLike | None = None,
     sequence_parallel: ArrayLike = 1.0,
     per_node: ArrayLike | None = None,
+    declared: Mapping[str, ArrayLike] | None = None,
 ) -> Layouts:
-    """Fill in what follows from the rest: dp = K/(tp*pp*cp), accumulation = batch/(dp*micro_batch)."""
+    """Fill in what follows from the rest: dp = K/(tp*pp*cp), accumulation = batch/(dp*micro_batch).
+
+    `declared` holds values of `DECLARED`; each broadcasts against the layouts.
+    """
     k_, tp_, pp_, cp_ = (np.asarray(value, dtype=float) for value in (k, tp, pp, cp))
     dp = k_ / (tp_ * pp_ * cp_)
     batch = np.asarray(global_batch, dtype=float)
@@ -117,6 +153,7 @@ def layouts(
         per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))
         if per_node is None
         else np.asarray(per_node, dtype=float),
+        **{name: np.asarray(value, dtype=float) for name, value in {**DECLARED, **(declared or {})}.items()},
     )
 
 

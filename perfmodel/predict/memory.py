@@ -58,6 +58,7 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
             weight_shards=np.where(sharded, size, 1.0),
             gradient_shards=np.where(gradients, size, 1.0),
             optimizer_shards=np.where(states, size, 1.0),
+            gradient_bytes=at.gradient_bytes,
         )
         totals = [total + part for total, part in zip(totals, found, strict=True)]
     repeat = np.where(np.isnan(at.recompute), 0.0, at.recompute)

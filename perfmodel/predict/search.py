@@ -6,12 +6,13 @@ therefore serves every what-if that moves only those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.predict.declared import usable_shardings
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, Layouts, pick
 from perfmodel.predict.memory import memory
 from perfmodel.predict.space import (
@@ -68,6 +69,7 @@ def search(setup: Setup, space: Space | None = None) -> Search:
         space = narrowed(space or Space(), setup.layout, setup.default_sharding)
     elif space is None:
         space = default_space(setup.workload, machine, setup.seq_len, int(setup.k.max()))
+        space = replace(space, sharding=usable_shardings(space.sharding, setup.declared))
     limit = setup.cluster.max_accelerators
     found = candidates(
         space,
@@ -81,6 +83,7 @@ def search(setup: Setup, space: Space | None = None) -> Search:
         shard_group=setup.layout.shard_group if setup.layout else None,
         sequence_parallel=_sequence_parallel(setup),
         max_accelerators=np.inf if limit is None else float(limit),
+        declared=setup.declared,
     )
     worth = np.flatnonzero(found.refusal == Refusal.NONE)
     total = np.zeros(found.refusal.shape)

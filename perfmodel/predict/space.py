@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
@@ -187,9 +187,13 @@ def candidates(
     shard_group: int | None = None,
     sequence_parallel: float = 1.0,
     max_accelerators: float = np.inf,
+    declared: Mapping[str, float] | None = None,
     where: Any = None,
 ) -> Candidates:
-    """The product of `space` with the values of `k`; `where` (a slice) takes a part of it, for chunks."""
+    """The product of `space` with the values of `k`; `where` (a slice) takes a part of it, for chunks.
+
+    `declared` holds values of `layouts.DECLARED`, the same for all.
+    """
     sizes = [len(k), *(len(getattr(space, f.name)) for f in fields(space))]
     count = int(np.prod(sizes))
     flat = np.arange(count, dtype=np.int64)
@@ -251,6 +255,7 @@ def candidates(
         shard_group=None if shard_group is None else float(shard_group),
         recompute=shares[recompute_index],
         sequence_parallel=np.where(tp > 1, sequence_parallel, 0.0),
+        declared=declared,
     )
     at = replace(at, micro_batch=np.minimum(micro, np.maximum(fullest, 1.0)), dp=replicas)
     simplicity = np.log2(tp) + np.log2(pp) + 1.1 * np.log2(cp) + 0.6 * np.log2(ep) + np.log2(vpp)

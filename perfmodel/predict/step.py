@@ -25,6 +25,7 @@ from perfmodel.predict.communication import (
     tensor_parallel,
 )
 from perfmodel.predict.compute import host_stall, micro_batch
+from perfmodel.predict.exposure import exposed
 from perfmodel.predict.layouts import Layouts, Sharding
 from perfmodel.predict.machine import Machine
 from perfmodel.workloads.operations import Operations
@@ -34,6 +35,8 @@ Array = NDArray[np.float64]
 OPTIMIZER_BYTES = (
     34.0  # per parameter: gradient, master weight and two moments read, three of them written, norm
 )
+
+ROUNDING = 1e-9  # a share below which replicas count as even
 
 PARTS: tuple[str, ...] = (
     "compute",
@@ -100,12 +103,10 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     # The backward pass lasts as long as whatever paces it, the host included: two thirds of the micro-batch.
     depth = np.where(at.pp > 1.0, np.minimum(at.vpp, m), 1.0)
     window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * 0.66
-    late = exchange.gradients - window
-    rounded = 0.5 * (late + np.sqrt(late * late + np.square(0.2 * exchange.gradients)))
     nodes = np.maximum(at.k / at.per_node, 1.0)
     crossed = np.minimum(nodes - 1.0, 1.0)
     never = np.minimum(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed), 1.0)
-    gradients = np.maximum(never * exchange.gradients, np.minimum(rounded, exchange.gradients))
+    gradients = exposed(exchange, at, window, never)
 
     dense, routed = local_parameters(ops, at)
     sharded = np.where(
@@ -135,7 +136,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         + c.crossing * crossed
         + c.doubling * log_nodes
     )
-    synchronisation = parallel * c.sync_s * log_k + c.node_sync_s * log_nodes
+    synchronisation = (parallel * c.sync_s * log_k + c.node_sync_s * log_nodes) / at.sync_every
     parts = {
         "compute": m * (mb.device + last) + np.zeros_like(at.k),
         "host": m * stall + c.step_s,
@@ -143,23 +144,75 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         "context_parallel": m * context,
         "expert_parallel": m * expert,
         "pipeline_messages": m * p2p,
-        "imbalance": np.zeros(()),
+        "imbalance": _uneven_lengths(at, work),
         "bubble": bubble,
         "sharded_weights": m * shards,
-        "data_parallel": gradients,
+        "data_parallel": gradients.shown,
         "optimizer": optimizer,
         "contention": contention,
         "synchronisation": synchronisation,
     }
     running = sum(parts.values(), np.zeros(()))
-    parts["straggler"] = running * (expected_max_factor(at.k, c.jitter) - 1.0)
+    parts["straggler"] = running * (_slowest(at, c) - 1.0)
     running = running + parts["straggler"]
-    feed = c.input_s * 1e-6 * ops.input_bytes * at.global_batch / nodes
-    parts["input_stall"] = soft_max(running, feed) - running
-    parts["serial"] = ops.serial_s + np.zeros(())
-    # Logits and loss on one stage of many leave the others waiting: name that waiting.
+    parts["input_stall"] = soft_max(running, _input(ops, at, c, nodes)) - running
+    parts["serial"] = ops.serial_s + at.stall_s
+    # Logits and loss on one stage of many leave the others waiting, and so do replicas that got a sample more than
+    # others: name that waiting.
     waiting = m * last * np.where(at.pp > 1.0, 1.0 - 1.0 / at.pp, 0.0)
-    parts["compute"] = parts["compute"] - waiting
-    parts["imbalance"] = waiting
-    hidden = exchange.gradients - gradients + m * np.maximum(gathers - shards, 0.0)
+    busy_s = parts["compute"] - waiting
+    spare = busy_s * _uneven_replicas(at)
+    parts["compute"] = busy_s - spare
+    parts["imbalance"] = parts["imbalance"] + waiting + spare
+    hidden = gradients.hidden + m * np.maximum(gathers - shards, 0.0)
     return Step({name: np.asarray(parts[name]) for name in PARTS}, np.asarray(hidden))
+
+
+def _uneven_replicas(at: Layouts) -> Array:
+    """Share of its work that the mean replica lacks against the fullest: ``1 - batch/(dp micro_batch accumulation)``."""
+    lacking = 1.0 - at.global_batch / (at.dp * at.micro_batch * at.accumulation)
+    return np.where(lacking > ROUNDING, lacking, 0.0)
+
+
+def _uneven_lengths(at: Layouts, work: Array) -> Array:
+    """Waiting for the replica with the longest samples: ``work (E[max of dp] - 1)``.
+
+    A replica's share of a step is a sum over its samples, whose spread falls with the root of their number.
+    """
+    if not np.any(at.length_spread > 0.0):
+        return np.zeros(())
+    spread = at.length_spread / np.sqrt(np.maximum(at.global_batch / at.dp, 1.0))
+    return np.asarray(work * (expected_max_factor(at.dp, spread) - 1.0))
+
+
+def _slowest(at: Layouts, c: Coefficients) -> Array:
+    """Step of the slowest of K over that of one: jitter of the step, and devices that are always slow.
+
+    Replicas that meet every n steps wait for sums over n steps, of spread ``jitter/sqrt(n)``; the ranks inside a
+    replica still wait for each other in every step. A share f of devices slower by a factor s lengthens the step by
+    ``1 + (s - 1)(1 - (1 - f)^K)``, the limit of `models.stragglers.expected_max_with_slow_devices` for s - 1 above
+    the jitter.
+    """
+    factor = expected_max_factor(at.k, c.jitter)
+    if np.any(at.sync_every > 1.0):
+        replica = np.maximum(at.k / at.dp, 1.0)
+        levels = expected_max_factor(at.dp, c.jitter / np.sqrt(at.sync_every)) * expected_max_factor(
+            replica, c.jitter
+        )
+        factor = np.where(at.sync_every > 1.0, np.minimum(factor, levels), factor)
+    if np.any(at.slow_share > 0.0):
+        any_slow = 1.0 - np.power(1.0 - at.slow_share, at.k)
+        factor = factor * (1.0 + (at.slowdown - 1.0) * any_slow)
+    return np.asarray(factor)
+
+
+def _input(ops: Operations, at: Layouts, c: Coefficients, nodes: Array) -> Array:
+    """Seconds in which the input of a step arrives: by the belief, or by the rates that the job declares."""
+    feed = c.input_s * 1e-6 * ops.input_bytes * at.global_batch / nodes
+    if np.any(np.isfinite(at.loader_bytes_per_s)) or np.any(np.isfinite(at.storage_bytes_per_s)):
+        step_bytes = ops.input_bytes * at.global_batch
+        declared = step_bytes / nodes / at.loader_bytes_per_s
+        feed = np.maximum(
+            np.where(np.isfinite(at.loader_bytes_per_s), declared, feed), step_bytes / at.storage_bytes_per_s
+        )
+    return np.asarray(feed)

@@ -8,7 +8,7 @@ from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Precision
 from perfmodel.specs.job import Job, JobFile, Regime
-from perfmodel.specs.layout import Layout
+from perfmodel.specs.layout import WHOLE_REPLICAS, Layout
 from perfmodel.specs.loader import Tree
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
@@ -69,6 +69,15 @@ class Finisher:
             jitter=spec.jitter,
             reliability=spec.reliability,
             framework=spec.framework or ("megatron_core" if transformer else "pytorch_eager"),
+            gradient_dtype=spec.gradient_dtype,
+            compression=spec.compression,
+            sync_every=spec.sync_every,
+            bucket=spec.bucket,
+            first_bucket=spec.first_bucket,
+            stalls=spec.stalls,
+            input=spec.input,
+            length_spread=spec.length_spread,
+            slow_devices=spec.slow_devices,
             notes=tuple(self.notes),
         )
         job._tree = self.tree
@@ -191,6 +200,13 @@ class Finisher:
             )
         if layout.ep > 1 and not workload.experts and workload.kind in TRANSFORMER_KINDS:
             self._refuse("layout.ep", f"{workload.name} has no experts to spread: ep is {layout.ep}")
+        if (self.spec.sync_every or 1) > 1 and layout.sharding not in (None, *WHOLE_REPLICAS):
+            self._refuse(
+                "sync_every",
+                f"replicas that meet every {self.spec.sync_every} steps must each hold the whole state; "
+                f"{layout.sharding} spreads it over them",
+                "write sharding: ddp, or hsdp with a shard_group",
+            )
         size = layout.model_parallel * (layout.dp or 1)
         if self.problems:
             return layout  # a degree that is wrong by itself fits no K either
@@ -213,6 +229,7 @@ class Finisher:
                 else f"K must be {size}",
             )
         if layout.sharding is None:
-            sharding = "zero1" if workload.kind in TRANSFORMER_KINDS else "ddp"
+            alone = (self.spec.sync_every or 1) > 1
+            sharding = "zero1" if workload.kind in TRANSFORMER_KINDS and not alone else "ddp"
             layout = layout.model_copy(update={"sharding": sharding})
         return layout

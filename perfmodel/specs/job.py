@@ -12,18 +12,22 @@ from perfmodel.specs.fields import (
     Count,
     CountOrZero,
     Duration,
+    Fraction,
     Interval,
     Number,
     Precision,
+    Quantity,
     SpecModel,
     TimeBetweenFailures,
 )
-from perfmodel.specs.hardware import Cluster
+from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.loader import Mark, Source, Tree
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]
+GradientType = Literal["fp32", "bf16", "fp16", "fp8", "int8"]
+BucketSize = Annotated[float, Quantity("B", least="1 kB", most="1 TB")]
 Framework = Literal[
     "pytorch_eager",
     "megatron_eager",
@@ -71,6 +75,41 @@ class Reliability(SpecModel):
     repair: Duration | None = Field(None, description="Time until a broken node is back.")
 
 
+class Compression(SpecModel):
+    """Gradients made smaller before they are sent."""
+
+    ratio: Annotated[float, Number(least=1, most=100_000)] = Field(
+        description="Bytes of a gradient over bytes on the wire; 1 is none."
+    )
+    cost: Duration = Field(
+        0.0, description="Time a rank takes to compress and expand the gradients of one exchange."
+    )
+
+
+class Stall(SpecModel):
+    """Something for which the job stands still now and then: a checkpoint, logging, an evaluation."""
+
+    name: str = Field("stall", description="What it is: checkpoint, logging, evaluation.")
+    time: Duration = Field(description="How long the job stands still, whatever K is.")
+    every: Count = Field(1, description="Steps from one to the next.")
+
+
+class InputRates(SpecModel):
+    """How quickly samples arrive, where measured; what the data needs is the workload's `input_bytes_per_sample`."""
+
+    loader: Bandwidth | None = Field(None, description="Rate at which the host of one node prepares input.")
+    storage: Bandwidth | None = Field(None, description="Rate at which storage feeds the whole job.")
+
+
+class SlowDevices(SpecModel):
+    """Devices that are always slower than the others; the whole job waits for them."""
+
+    share: Fraction = Field(description="Share of devices that are slow.")
+    slowdown: Annotated[float, Number(least=1, most=100)] = Field(
+        description="Their step time over that of a healthy device."
+    )
+
+
 class JobFile(SpecModel):
     """A job as it is written: every key but workload and cluster may be missing."""
 
@@ -98,6 +137,25 @@ class JobFile(SpecModel):
     jitter: Jitter | None = Field(None, description="Variation of one worker's step time.")
     reliability: Reliability | None = Field(None, description="Failures, checkpoints, restarts.")
     framework: Framework | None = Field(None, description="Software class whose coefficients apply.")
+    gradient_dtype: GradientType | None = Field(
+        None, description="Type in which gradients are exchanged; fp32 in 32-bit training, else 16 bit."
+    )
+    compression: Compression | None = Field(None, description="Gradients made smaller before they are sent.")
+    sync_every: Count | None = Field(
+        None, description="Steps from one exchange between replicas to the next (local SGD); 1 is every step."
+    )
+    bucket: BucketSize | None = Field(None, description="Gradients that are sent together; 25 MiB.")
+    first_bucket: BucketSize | None = Field(
+        None, description="Those sent first, fewer so that sending starts early; 1 MiB."
+    )
+    stalls: tuple[Stall, ...] | None = Field(
+        None, description="Checkpoints, logging and the like for which the job stands still."
+    )
+    input: InputRates | None = Field(None, description="Measured rates of loader and storage.")
+    length_spread: Annotated[float, Number(least=0, most=10)] | None = Field(
+        None, description="Standard deviation over the mean of a sample's work: variable lengths."
+    )
+    slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
 
 
 class Job(SpecModel):
@@ -120,6 +178,15 @@ class Job(SpecModel):
     jitter: Jitter | None
     reliability: Reliability | None
     framework: Framework
+    gradient_dtype: GradientType | None = None
+    compression: Compression | None = None
+    sync_every: int | None = None
+    bucket: float | None = None
+    first_bucket: float | None = None
+    stalls: tuple[Stall, ...] | None = None
+    input: InputRates | None = None
+    length_spread: float | None = None
+    slow_devices: SlowDevices | None = None
     notes: tuple[str, ...]
     _tree: Tree | None = PrivateAttr(None)
 

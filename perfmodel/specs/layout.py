@@ -11,6 +11,8 @@ from perfmodel.specs.fields import Number, SpecModel, problem
 Sharding = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"]
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
+# Ways of sharding under which a replica (of hsdp: a shard group) holds everything and could step alone.
+WHOLE_REPLICAS: tuple[Sharding, ...] = ("ddp", "hsdp", "parameter_server")
 Degree = Annotated[int, Number(least=1, most=1_000_000, whole=True)]
 
 
@@ -27,7 +29,8 @@ class Layout(SpecModel):
     accumulation: Degree | None = Field(None, description="Micro-batches per step and replica.")
     sharding: Sharding | None = Field(
         None,
-        description="ddp, zero1, zero2, zero3, fsdp, hsdp or parameter_server; zero1 for transformers, else ddp.",
+        description="ddp, zero1, zero2, zero3, fsdp, hsdp or parameter_server; zero1 for transformers, else (and "
+        "with sync_every) ddp.",
     )
     shard_group: Degree | None = Field(
         None, description="Replicas that share one sharded copy, when not all (hsdp)."

@@ -37,6 +37,7 @@ class Target:
     work: Mapping[int, float]  # K -> work of a step against the smallest K: 1, or growing in the weak regime
     steps: float = 1.0
     offsets: Floats | None = None  # calibrated slopes of `predict.features.discrepancy`
+    declared: Mapping[str, float] = field(default_factory=dict)  # values of `predict.layouts.DECLARED`
 
 
 @dataclass(frozen=True)

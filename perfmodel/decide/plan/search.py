@@ -24,6 +24,7 @@ from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.energy import ACTIVITY, PowerModel
 from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
 from perfmodel.decide.plan.space import (
+    STEPS_ALONE,
     Rows,
     enumerate_rows,
     shard_group,
@@ -33,6 +34,7 @@ from perfmodel.decide.plan.space import (
 )
 from perfmodel.models.energy import power_w
 from perfmodel.predict.coefficients import NAMES, Coefficients
+from perfmodel.predict.declared import usable_shardings
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
 from perfmodel.predict.memory import MEMORY_PARTS, memory
@@ -48,7 +50,13 @@ TIE_DIGITS = 10
 TIE = 10.0 ** (1 - TIE_DIGITS)
 
 
-def as_layouts(rows: Rows, shardings: Sequence[str], recompute: Sequence[str], node: int) -> Layouts:
+def as_layouts(
+    rows: Rows,
+    shardings: Sequence[str],
+    recompute: Sequence[str],
+    node: int,
+    declared: Mapping[str, float] | None = None,
+) -> Layouts:
     """Rows as the step model's struct of shape (rows, shardings, recompute levels), axes kept apart."""
     names = ("k", "global_batch", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
     columns = {name: getattr(rows, name).astype(float)[:, None, None] for name in names}
@@ -59,6 +67,7 @@ def as_layouts(rows: Rows, shardings: Sequence[str], recompute: Sequence[str], n
         sharding=np.array([float(SHARDING_CODES[sharding]) for sharding in shardings])[:, None],
         shard_group=groups.astype(float)[:, :, None],
         recompute=np.array([RECOMPUTE_SHARE[level] for level in recompute]),
+        declared=declared,
         **columns,
     )
 
@@ -171,8 +180,10 @@ class _Found:
         node = target.shape.node
         masks = {name: self._allowed(rows, name) for name in self.task.bounds.shardings}
         self.shardings = tuple(name for name, mask in masks.items() if mask.any())
+        if not self.shardings:
+            return
         allowed = np.stack([masks[name] for name in self.shardings], axis=1)
-        at = as_layouts(rows, self.shardings, self.levels, node)
+        at = as_layouts(rows, self.shardings, self.levels, node, target.declared)
         need = memory(target.ops, target.machine, at)
         shape = (len(rows), len(self.shardings), count)
         total = np.broadcast_to(need.total, shape)
@@ -186,7 +197,7 @@ class _Found:
             if index.size == 0:
                 return
             rows, total, fits, allowed = rows.take(index), total[index], fits[index], allowed[index]
-            at = as_layouts(rows, self.shardings, self.levels, node)
+            at = as_layouts(rows, self.shardings, self.levels, node, target.declared)
         self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
         result = step(target.ops, target.machine, at, coefficients_of(target, self.shardings))
@@ -209,6 +220,8 @@ class _Found:
         """Rows that may use a way of sharding; those that frameworks refuse are counted."""
         exists = sharding_allowed(rows, sharding, self.target.shape.node)
         refused, reason = sharding_refused(rows, sharding)
+        if sharding not in usable_shardings((sharding,), self.target.declared):
+            refused, reason = np.ones_like(exists), STEPS_ALONE
         if reason:
             self.refused[reason] += int((exists & refused).sum()) * len(self.levels)
         return np.asarray(exists & ~refused)

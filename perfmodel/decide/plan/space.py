@@ -30,7 +30,8 @@ LAYERS = "pp does not divide the layers"
 SEQUENCE = "cp does not divide the sequence"
 EXPERTS = "ep divides neither the experts nor the ranks of a stage"
 INTERLEAVE = "interleaving needs micro-batches in multiples of pp"
-SHARDED_GRADIENTS = "zero2 cannot add up gradients over micro-batches"
+SHARDED_GRADIENTS = "sharded gradients do not go with a pipeline"
+STEPS_ALONE = "replicas that step alone must hold the whole state"
 SHARDED_PIPELINE = "sharded weights do not go with a pipeline"
 
 
@@ -223,12 +224,12 @@ def sharding_allowed(rows: Rows, sharding: str, node: int) -> Mask:
 def sharding_refused(rows: Rows, sharding: str) -> tuple[Mask, str]:
     """Rows that frameworks refuse under a way of sharding, and why.
 
-    zero2 leaves each rank its share of the summed gradient, so it cannot add gradients up over micro-batches
-    first. fsdp and hsdp in a pipeline would gather every stage's weights for each micro-batch in flight; no
-    measured run shows what that costs.
+    zero2 leaves each rank its share of the summed gradient and therefore reduces those of every micro-batch; no
+    framework does that in a pipeline. fsdp and hsdp there would gather every stage's weights for each micro-batch in
+    flight; no measured run shows what that costs.
     """
     if sharding == "zero2":
-        return (rows.pp > 1) | (rows.accumulation > 1), SHARDED_GRADIENTS
+        return rows.pp > 1, SHARDED_GRADIENTS
     if sharding in ("fsdp", "hsdp"):
         return rows.pp > 1, SHARDED_PIPELINE
     return np.zeros(len(rows), dtype=bool), ""

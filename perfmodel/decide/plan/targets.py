@@ -64,6 +64,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         },
         steps=float(job.steps or 1),
         offsets=None if calibration is None else calibration.mean[len(NAMES) :],
+        declared=setup.declared,
     )
 
 
