@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.parts import Traced, condition_on_parts
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import LIMIT, Posterior, condition_jobs
 from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
@@ -54,10 +55,15 @@ def observe(setup: Setup, time_s: Array, beliefs: Beliefs) -> Observations:
 
 
 def calibrate(
-    setup: Setup, time_s: Array, beliefs: Beliefs, direct: Sequence[Direct] = ()
+    setup: Setup,
+    time_s: Array,
+    beliefs: Beliefs,
+    direct: Sequence[Direct] = (),
+    traced: Traced | None = None,
 ) -> tuple[Beliefs, dict[str, Any]]:
-    """Beliefs given timings (may be empty) and direct measurements; and the fit report."""
+    """Beliefs given timings (may be empty), direct measurements and the parts of a trace; and the fit report."""
     n = len(NAMES)
+    beliefs = replace(beliefs, calibration=None)
     belief = beliefs.belief(setup.features())
     prior = beliefs.scatter.copy()
     prior[:n] += np.square(belief.spread)
@@ -68,15 +74,28 @@ def calibrate(
         mean[index] += gain * (np.log(item.value) - belief.median[index] - mean[index])
         variance[index] *= 1.0 - gain
     covariance = np.diag(variance)
+    seen: list[dict[str, Any]] = []
+    traced_layout: dict[str, Any] | None = None
+    if traced is not None:
+        at_k = replace(setup, k=np.array([float(traced.k)]), global_batch=np.array([traced.global_batch]))
+        parts = condition_on_parts(at_k, beliefs, traced, mean, covariance)
+        mean, covariance, seen, traced_layout = parts.mean, parts.covariance, parts.rows, parts.layout
+    anchor = mean[:n].copy()
     rows: list[dict[str, Any]] = []
     if time_s.size:
         data = observe(setup, time_s, beliefs)
+        data = replace(data, target=data.target - mean[n:] @ data.slopes)
         logs = population_logs(beliefs, data, [0]) + mean[:n, None]
-        found = condition_jobs(beliefs, data, [0], [np.arange(time_s.size)], logs, variances=variance[None])
+        found = condition_jobs(
+            beliefs, data, [0], [np.arange(time_s.size)], logs, covariances=covariance[None]
+        )
         mean, covariance = mean + found.mean[0], found.covariance[0]
         rows = _rows(setup, time_s, found)
     inside = bool(time_s.size and (setup.k <= setup.machine.node).all())
     mode = "one_node" if inside or not time_s.size else "two_point"
+    sources = [f"{item.name} from {item.source}" for item in direct]
+    if any(row["spread"] is not None for row in seen) and traced is not None:
+        sources.append(f"parts of the step at K={traced.k} from {traced.source}")
     calibration = Calibration(
         mean=mean,
         covariance=covariance,
@@ -86,12 +105,15 @@ def calibrate(
         tau=time_s * setup.k / (setup.global_batch * float(setup.operations.tokens))
         if time_s.size
         else np.zeros(0),
-        notes=tuple(f"{item.name} from {item.source}" for item in direct),
+        notes=tuple(sources),
+        anchor=anchor,
     )
     return beliefs.calibrated(calibration), {
         "points": rows,
         "parameters": _parameters(prior, mean, covariance),
         "direct": [vars(item) for item in direct],
+        "trace": seen,
+        "trace_layout": traced_layout,
         "mode": calibration.mode,
     }
 

@@ -57,15 +57,18 @@ def condition_jobs(
     ids: Sequence[int],
     rows: Sequence[Index],
     logs: Array,
-    variances: Array | None = None,
+    covariances: Array | None = None,
 ) -> Posterior:
     """Posterior effects of the jobs `ids` given the calibration `rows` of each; `logs` are their population centres.
 
-    `variances` (jobs, n_effects) replaces the prior ones where something else was measured already.
+    `covariances` (jobs, n_effects, n_effects) replaces the prior ones where something else was measured already.
     """
     n = len(NAMES)
-    if variances is None:
-        variances = prior_variances(beliefs, data, ids)
+    if covariances is None:
+        variances, roots = prior_variances(beliefs, data, ids), None
+    else:
+        variances = np.diagonal(covariances, axis1=1, axis2=2)
+        roots = [square_root(matrix) for matrix in covariances]
     flat = np.concatenate(list(rows))
     owner = np.repeat(np.arange(len(ids)), [len(part) for part in rows])
     edges = np.cumsum([0] + [len(part) for part in rows])
@@ -80,11 +83,20 @@ def condition_jobs(
         for job in range(len(ids)):
             part = slice(edges[job], edges[job + 1])
             prior = variances[job] * widening[job]
-            found = condition(stacked[:, part], left[part], prior, beliefs.noise**2 / weight[part])
+            noise = beliefs.noise**2 / weight[part]
+            if roots is None:
+                found = condition(stacked[:, part], left[part], prior, noise)
+                centre, wide = found.mean, found.covariance
+            else:  # in the axes of the prior, where effects are independent
+                axes = roots[job]
+                found = condition(
+                    axes.T @ stacked[:, part], left[part], np.full(len(EFFECTS), widening[job]), noise
+                )
+                centre, wide = axes @ found.mean, axes @ found.covariance @ axes.T
             limit = np.full(len(EFFECTS), np.inf)
             limit[:n] = LIMIT * np.sqrt(prior[:n])
-            mean[job] = np.clip(found.mean, -limit, limit)
-            covariance[job] = found.covariance
+            mean[job] = np.clip(centre, -limit, limit)
+            covariance[job] = wide
             residual[part] = left[part] - stacked[:, part].T @ mean[job]
             if not last:
                 # The scatter between jobs has heavy tails: a job far from the population gets a wider prior.
@@ -94,6 +106,12 @@ def condition_jobs(
         if not last:
             weight = student_weights(residual, beliefs.noise)
     return Posterior(mean, covariance, residual, weight, flat, owner, variances)
+
+
+def square_root(matrix: Array) -> Array:
+    """A square root of a covariance that may be singular: effects that nobody doubts have no variance."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def predict_rows(

@@ -30,6 +30,7 @@ from perfmodel.cli.options import (
     job_from_options,
     write_text,
 )
+from perfmodel.cli.readings import PatternOption, PowerIntervalOption, PowerOption, quantity, say_rejected
 from perfmodel.errors import UsageError
 
 
@@ -42,14 +43,20 @@ def calibrate(
     job: JobFile = None,
     timings: Annotated[
         Path | None,
-        typer.Option("--timings", metavar="FILE", help="Step times by K: CSV, or a training log."),
+        typer.Option(
+            "--timings", metavar="FILE", help="Step times by K: CSV, training log, sacct, or a folder."
+        ),
     ] = None,
     nccl: Annotated[
         Path | None, typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log.")
     ] = None,
     trace: Annotated[
         list[Path] | None,
-        typer.Option("--trace", metavar="FILE", help="Profiler trace; one per rank. Repeatable."),
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Trace of one run (Kineto, Nsight sqlite, Ray timeline), one per rank. Repeatable.",
+        ),
     ] = None,
     ranks: Annotated[
         Path | None, typer.Option("--ranks", metavar="FILE", help="Step times of each rank.")
@@ -60,6 +67,9 @@ def calibrate(
             "--preset", help="Format of a training log: megatron, torchtitan, nemo, lightning, hf-trainer."
         ),
     ] = None,
+    pattern: PatternOption = None,
+    power: PowerOption = None,
+    power_interval: PowerIntervalOption = None,
     workload: WorkloadOption = None,
     cluster: ClusterOption = None,
     regime: RegimeOption = None,
@@ -81,10 +91,12 @@ def calibrate(
     quiet: QuietOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Update the beliefs with measurements: step times at small K, a collective log, a trace, per-rank times."""
-    if not (timings or nccl or trace or ranks):
+    """Update the beliefs with measurements: step times, a collective log, traces, per-rank times, power logs."""
+    if not (timings or nccl or trace or ranks or power):
         raise UsageError(
-            "nothing to calibrate with", code="U016", help="give --timings, --nccl, --trace or --ranks"
+            "nothing to calibrate with",
+            code="U016",
+            help="give --timings, --nccl, --trace, --ranks or --power",
         )
     found = job_from_options(
         job, workload=workload, cluster=cluster, regime=regime, global_batch=global_batch, seq_len=seq_len,
@@ -103,8 +115,12 @@ def calibrate(
         traces=tuple(trace or ()),
         ranks=ranks,
         preset=preset,
+        pattern=pattern,
+        power=power or (),
+        interval_s=quantity("--power-interval", power_interval, "s"),
         seed=seed,
     )
+    say_rejected(result, quiet)
     check_targets(output, plot, report)
     if output is not None:
         write_text(output, result.to_json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,22 @@ from typing import Any
 import numpy as np
 
 from perfmodel.calibrate.job import Direct, calibrate
-from perfmodel.calibrate.readers import read_collectives, read_ranks, read_timings, read_trace
-from perfmodel.calibrate.readers.steps import TraceSummary
+from perfmodel.calibrate.parts import Traced
+from perfmodel.calibrate.readers import read_collectives, read_draws, read_ranks, read_timings, read_trace
+from perfmodel.calibrate.readers.accounts import account, rejections
+from perfmodel.calibrate.readers.accounts import notes as reader_notes
+from perfmodel.calibrate.readers.power_draw import Draw
+from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.sweeps import Sweep
-from perfmodel.calibrate.readers.timings import Parser
+from perfmodel.calibrate.readers.timings import Parser, Timings
+from perfmodel.decide.measured import (
+    JITTER_SPREAD,
+    power_from_draws,
+    trace_notes,
+    traced_exposure,
+    traced_jitter,
+    traced_parts,
+)
 from perfmodel.decide.prediction import inputs_of, setup_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.fabric import OWN_SHARD_COPY
@@ -24,8 +36,6 @@ from perfmodel.specs.jobs import Job
 
 SWEEP_SPREAD = 0.05  # of a link's rate read off a sweep: the same hardware by other hands differs by 2-3 %
 LATENCY_SPREAD = 0.25  # the same for small messages
-JITTER_SPREAD = 0.3
-TRACE_SPREAD = 0.2  # of the exposed share read off a trace
 
 
 def calibrate_job(
@@ -37,49 +47,93 @@ def calibrate_job(
     nccl: Path | None = None,
     traces: Sequence[Path] = (),
     ranks: Path | None = None,
+    power: Sequence[str] = (),
+    interval_s: float | None = None,
     preset: str | None = None,
+    pattern: str | None = None,
     seed: int = 0,
 ) -> Result:
-    """Beliefs of one job given its measurements; `result.beliefs` is what `--beliefs` reads."""
+    """Beliefs of one job given its measurements; `result.beliefs` is what `--beliefs` reads.
+
+    `power` names power logs (FILE or K=FILE); `interval_s` is for those without times. Power alone is added to a
+    calibration that the beliefs already hold; anything else takes its place.
+    """
     known = beliefs or shipped_beliefs()
     setup = setup_of(job)
     notes: list[str] = list(job.notes)
+    readings: list[Reading] = []
     direct: list[Direct] = []
+    traced: Traced | None = None
     if nccl is not None:
-        for sweep in read_collectives(nccl):
+        for sweep in read_collectives(nccl, readings=readings):
             direct += from_sweep(setup, sweep, nccl.name, notes)
     if ranks is not None:
-        spread = float(np.std(read_ranks(ranks).jitter()))
+        times_of_ranks = read_ranks(ranks)
+        readings.append(times_of_ranks)
+        spread = float(np.std(times_of_ranks.jitter()))
         direct.append(Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, ranks.name))
     if traces:
-        summary = read_trace(list(traces))
+        summary = read_trace(list(traces), readings=readings)
         notes += trace_notes(summary)
-        direct += from_trace(setup, summary, traces[0].name, notes)
+        traced = traced_parts(job, summary, traces[0].name)
+        direct += traced_exposure(job, setup, summary, traces[0].name)
+        if ranks is None:
+            direct += traced_jitter(summary, traces[0].name)
     times = np.zeros(0)
     if timings is not None:
-        setup, times = _timed(job, setup, timings, parse, preset, notes)
-    updated, report = calibrate(setup, times, known, direct)
+        table = read_timings(timings, parse, preset, pattern=pattern, readings=readings)
+        setup, times = _timed(job, setup, timings, table, notes)
+    draws = read_draws(power, interval_s=interval_s, readings=readings)
+    notes += reader_notes(readings)
+    new = bool(direct or traced is not None or times.size)
+    if new and known.calibration is not None:
+        notes.append("the calibration that the given beliefs held is replaced")
+    if new or known.calibration is None:
+        updated, report = calibrate(setup, times, known, direct, traced)
+    else:
+        updated, report = known, {"points": [], "parameters": [], "direct": [], "trace": [], "mode": "power"}
+    if report.get("trace_layout") is not None and job.layout == "auto":
+        words = ", ".join(f"{key} {value}" for key, value in report["trace_layout"].items() if value != 1)
+        notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
+    drawn: list[dict[str, Any]] = []
+    if draws:
+        updated, drawn = _with_power(job, updated, draws, notes)
     doubted = [row["k"] for row in report["points"] if row["doubted"]]
     if doubted:
         notes.append(
             f"doubted, and given little weight: the measurement at K = {', '.join(map(str, doubted))}"
         )
     result: dict[str, Any] = {
-        "answer": _answer(report),
+        "answer": _answer(report, drawn),
         "mode": report["mode"],
         "points": report["points"],
         "coefficients": _coefficients(report["parameters"]),
         "direct": report["direct"],
+        "trace": report["trace"],
+        "power": drawn,
+        "readings": [account(reading) for reading in readings],
+        "rejected": rejections(readings),
         "notes": notes,
         "beliefs": to_mapping(updated),
     }
     return Result("calibration", inputs_of(job, known), result, seed)
 
 
+def _with_power(
+    job: Job, beliefs: Beliefs, draws: Sequence[Draw], notes: list[str]
+) -> tuple[Beliefs, list[dict[str, Any]]]:
+    """Beliefs that hold what the power logs say, and a row for each K."""
+    power, rows = power_from_draws(job, beliefs, draws)
+    notes += [f"{draw.source}: {note}" for draw in draws for note in draw.notes]
+    if beliefs.calibration is None:
+        raise ValueError("power is added to a calibration")
+    return beliefs.calibrated(replace(beliefs.calibration, power=power)), rows
+
+
 def _timed(
-    job: Job, setup: Setup, path: Path, parse: Parser, preset: str | None, notes: list[str]
+    job: Job, setup: Setup, path: Path, table: Timings, notes: list[str]
 ) -> tuple[Setup, np.ndarray[Any, np.dtype[np.float64]]]:
-    table = read_timings(path, parse, preset)
+    """The set-up at the K and batches of the timings."""
     k = table.k.astype(float)
     limit = setup.cluster.max_accelerators
     if limit is not None and k.max() > limit:
@@ -145,33 +199,6 @@ def from_sweep(setup: Setup, sweep: Sweep, source: str, notes: list[str]) -> lis
     return found
 
 
-def from_trace(setup: Setup, summary: TraceSummary, source: str, notes: list[str]) -> list[Direct]:
-    """Exposed share of the gradient exchange, from a trace of a data-parallel run."""
-    hidden = summary.hidden_fraction()
-    if hidden is None:
-        return []
-    if setup.layout is not None and setup.layout.model_parallel > 1:
-        notes.append(f"{source}: tensor, pipeline and context traffic are mixed in it; no belief is informed")
-        return []
-    workers = max(rank.rank for rank in summary.ranks) + 1
-    name = "dp_exposed" if workers <= float(setup.machine.node) else "net_exposed"
-    return [Direct(name, float(np.clip(1.0 - hidden, 0.01, 1.0)), TRACE_SPREAD, source)]
-
-
-def trace_notes(summary: TraceSummary) -> list[str]:
-    """What a trace shows, in words; its step time belongs into --timings."""
-    parts = summary.parts_s()
-    total = sum(parts.values())
-    shares = ", ".join(
-        f"{name.replace('_', ' ')} {value / total:.0%}" for name, value in parts.items() if total > 0
-    )
-    hidden = summary.hidden_fraction()
-    words = [f"trace: a step of {float(np.mean(summary.step_s())):.4g} s: {shares}"]
-    if hidden is not None:
-        words.append(f"trace: {hidden:.0%} of the communication ran under compute")
-    return words
-
-
 def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows for the report: the factor on the prior's median, before and after."""
     return [
@@ -189,8 +216,16 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _answer(report: dict[str, Any]) -> str:
+def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
+    power = ""
+    if drawn:
+        power = "Power: " + ", ".join(
+            f"K = {row['k']} draws {row['measured_w']:.0f} W per accelerator ({row['before_w']:.0f} W was expected)"
+            for row in drawn
+        )
     rows = report["parameters"]
+    if not rows:
+        return power + "."
     counts = {
         status: sum(row["status"] == status for row in rows)
         for status in ("fitted", "at a bound", "in conflict with the prior", "unidentified")
@@ -203,4 +238,7 @@ def _answer(report: dict[str, Any]) -> str:
     if report["points"]:
         worst = max(abs(row["residual"]) for row in report["points"])
         words += f". The fit is within {worst:.1%} of the {len(report['points'])} measured points"
-    return words + "."
+    used = sum(row["spread"] is not None for row in report["trace"])
+    if report["trace"]:
+        words += f". {used} of {len(report['trace'])} numbers of the trace were used"
+    return words + "." + (f" {power}." if power else "")

@@ -16,7 +16,7 @@ from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band
 from perfmodel.decide.tariffs import tariff_of
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.predict.beliefs import Beliefs, MeasuredPower, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, Setup, curve
 from perfmodel.predict.declared import declared
@@ -165,8 +165,8 @@ def priced(job: Job) -> tuple[Tariff, bool]:
     ), False
 
 
-def power_of(job: Job) -> PowerModel:
-    """Power of an accelerator and its surroundings; what no datasheet gives is a stated share."""
+def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
+    """Power of an accelerator and its surroundings; what no log and no datasheet gives is a stated share."""
     device, node = job.cluster.node.accelerator, job.cluster.node
     rated = device.tdp or DEFAULT_TDP_W
     host = (
@@ -177,13 +177,41 @@ def power_of(job: Job) -> PowerModel:
             else 0.2 * rated * node.accelerators_per_node
         )
     ) / node.accelerators_per_node
+    idle = device.idle_power or IDLE_SHARE * rated
+    if measured is not None:
+        idle = idle if measured.idle_w is None else measured.idle_w
+        rated = idle + measured.scale * (rated - idle)
     return PowerModel(
         rated_w=rated,
-        idle_w=device.idle_power or IDLE_SHARE * rated,
+        idle_w=idle,
         host_w=host,
         pue=job.price.pue or DEFAULT_PUE,
         grams_per_j=job.grid.carbon if job.grid is not None else None,
     )
+
+
+def measured_power(beliefs: Beliefs) -> MeasuredPower | None:
+    """What power logs said, where the beliefs hold it."""
+    return None if beliefs.calibration is None else beliefs.calibration.power
+
+
+def _power_basis(job: Job, beliefs: Beliefs) -> dict[str, Any]:
+    """What joules and grams rest on."""
+    measured, device = measured_power(beliefs), job.cluster.node.accelerator
+    model = power_of(job, measured)
+    words = (
+        f"{format_quantity(model.idle_w, 'W')} at rest, {format_quantity(model.rated_w, 'W')} at full load"
+    )
+    if measured is not None:
+        return {"value": words, "confidence": "measured", "source": measured.source, "date": None}
+    source = "rated power; how much of it each part of a step draws is assumed"
+    known = device.tdp is not None
+    return {
+        "value": words,
+        "confidence": "datasheet" if known else "assumed",
+        "source": source if known else f"no datasheet gives it: {source}",
+        "date": device.date if known else None,
+    }
 
 
 def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
@@ -191,7 +219,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     k, time = found.k, found.time_s
     steps = float(job.steps or 1)
     if not found.feasible.any():
-        return _nothing_fits(job, found)
+        return _nothing_fits(job, found, beliefs)
     base = baseline_index(k, time)
     ups = speedup(k, time, regime=job.regime, baseline=base)
     eff = efficiency(k, time, regime=job.regime, baseline=base)
@@ -207,7 +235,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     tariff, is_priced = priced(job)
     run = time * steps
     cost = decide(k, run, tariff, work=work, draws_s=found.draws_s * steps)
-    energy = step_energy(k, found.parts, power_of(job))
+    energy = step_energy(k, found.parts, power_of(job, measured_power(beliefs)))
     knees = {
         "threshold": (
             threshold_knee(k, eff, threshold=threshold),
@@ -262,7 +290,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "fastest": _choice(found, cost, "fastest", is_priced),
         "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
         "boundaries": _boundaries(job, k),
-        "rests_on": rests_on(job, found),
+        "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
         "notes": [*job.notes, cost.sentence, *_above_one(found, eff, base)],
@@ -300,7 +328,7 @@ def _ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:
     return band.low / band.middle, band.high / band.middle
 
 
-def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
+def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
     blank = np.full(k.shape, np.nan)
@@ -344,7 +372,7 @@ def _nothing_fits(job: Job, found: Curve) -> dict[str, Any]:
         "knee": dict.fromkeys(("threshold", "curvature", "marginal"), missing),
         "p_star": {"k": None, "cost_usd": None, "time_s": None},
         "fastest": {"k": None, "cost_usd": None, "time_s": None},
-        "rests_on": rests_on(job, found),
+        "rests_on": rests_on(job, found, beliefs),
         "notes": list(job.notes),
     }
 
@@ -414,8 +442,11 @@ def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
     return [{"name": name, "k": int(value)} for name, value in marks if k.min() < value < k.max()]
 
 
-def rests_on(job: Job, found: Curve) -> dict[str, Any]:
-    """Every input that matters, with value, confidence and source; then every belief with its basis."""
+def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, Any]:
+    """Every input that matters, with value, confidence and source; then every belief with its basis.
+
+    With `beliefs` the power behind joules and grams is among them.
+    """
     device, node = job.cluster.node.accelerator, job.cluster.node
     out = job.cluster.scale_out or node.scale_out
     items: dict[str, Any] = {}
@@ -441,6 +472,8 @@ def rests_on(job: Job, found: Curve) -> dict[str, Any]:
         "source": job.price.source or job.price.note,
         "date": job.price.date,
     }
+    if beliefs is not None:
+        items["power"] = _power_basis(job, beliefs)
     for index, name in enumerate(NAMES):
         items[f"belief: {name}"] = {
             "value": float(f"{np.exp(found.logs[index]):.4g}"),

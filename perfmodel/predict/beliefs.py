@@ -58,6 +58,20 @@ def workload_class(kind: str) -> str:
 
 
 @dataclass(frozen=True)
+class MeasuredPower:
+    """What power logs say of one accelerator.
+
+    `scale` multiplies its range from idle to rated power, log-spread `spread`; `idle_w` is its draw at rest [W]
+    where a log shows it; `source` names the logs.
+    """
+
+    scale: float
+    spread: float
+    idle_w: float | None
+    source: str
+
+
+@dataclass(frozen=True)
 class Calibration:
     """What a job's own measurements add: posterior of its effects, and how it was measured."""
 
@@ -68,6 +82,8 @@ class Calibration:
     k: Array  # where step times were measured; empty without timings
     tau: Array  # accelerator-seconds per unit of work there, for the laws of `extrapolation.py`
     notes: tuple[str, ...] = ()
+    anchor: Array = field(default_factory=lambda: np.zeros(len(NAMES)))  # see `curve.curve`
+    power: MeasuredPower | None = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +205,8 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
             "notes": list(c.notes),
             "mean": {name: round(float(v), 8) for name, v in zip(EFFECTS, c.mean, strict=True)},
             "covariance": [[round(float(v), 10) for v in row] for row in c.covariance],
+            "anchor": {name: round(float(v), 8) for name, v in zip(NAMES, c.anchor, strict=True) if v != 0.0},
+            "power": None if c.power is None else vars(c.power),
         }
     return data
 
@@ -218,6 +236,8 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
             k=np.array(c["k"], dtype=float),
             tau=np.array(c["tau"], dtype=float),
             notes=tuple(str(note) for note in c.get("notes", ())),
+            anchor=np.array([float(c.get("anchor", {}).get(name, 0.0)) for name in NAMES]),
+            power=_power(c.get("power")),
         )
         if calibration.covariance.shape != (len(EFFECTS), len(EFFECTS)):
             raise ValueError("the covariance of the calibration has the wrong shape")
@@ -226,7 +246,11 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
         name, level = key.split("|")
         level_spreads[(name, level)] = float(value)
     scatter, noise = [float(data["scatter"][name]) for name in EFFECTS], float(data["noise"])
-    calibrated = [] if calibration is None else [*calibration.mean, *calibration.covariance.ravel()]
+    calibrated = (
+        []
+        if calibration is None
+        else [*calibration.mean, *calibration.covariance.ravel(), *calibration.anchor]
+    )
     if not np.isfinite([*values.values(), *calibrated]).all():
         raise ValueError("a belief is not a finite number")
     widths = np.array([*spreads.values(), *level_spreads.values(), *scatter, noise])
@@ -244,6 +268,21 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
         meta=data.get("meta", {}),
         calibration=calibration,
     )
+
+
+def _power(data: Mapping[str, Any] | None) -> MeasuredPower | None:
+    if data is None:
+        return None
+    idle = data["idle_w"]
+    found = MeasuredPower(
+        float(data["scale"]),
+        float(data["spread"]),
+        None if idle is None else float(idle),
+        str(data["source"]),
+    )
+    if not (0.0 < found.scale < 100.0 and 0.0 <= (found.idle_w or 0.0) < 1e5):
+        raise ValueError("the measured power is not that of an accelerator")
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
-from perfmodel.predict.declared import informed, measured_hardware, usable_shardings
+from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
 from perfmodel.predict.extrapolation import band_spread, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
@@ -58,6 +58,11 @@ class Setup:
     def machine(self) -> Machine:
         """Numbers of the cluster."""
         return machine(self.cluster, self.precision)
+
+    @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """Efficiencies of the hardware that the user measured."""
+        return measured_hardware(self.cluster)
 
     @property
     def default_sharding(self) -> str:
@@ -122,7 +127,7 @@ def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     """The belief for this job and the log coefficients at its centre, a calibration included."""
     belief = beliefs.belief(setup.features())
     if beliefs.calibration is None:  # which has the hardware's own efficiencies among its measurements
-        belief = informed(belief, beliefs.scatter[: len(NAMES)], measured_hardware(setup.cluster))
+        belief = informed(belief, beliefs.scatter[: len(NAMES)], setup.measured)
     logs = _population_logs(setup, belief)
     if beliefs.calibration is not None:
         moved = logs + beliefs.calibration.mean[: len(NAMES)]
@@ -184,10 +189,14 @@ def curve(
     gap = np.where(feasible, 1.0, np.nan)
     slopes = discrepancy(ops, at)
     covariance = effect_covariance(beliefs, belief)
-    # Step times move a job along the slopes at the population's centre (see calibrate/posterior.py).
+    # Step times move a job along the slopes at the population's centre (see calibrate/posterior.py), or at the anchor
+    # to which sweeps and traces have moved it.
     known = beliefs.calibration
     timed = known is not None and known.k.size > 0
-    base = _population_logs(setup, belief) if timed else logs
+    base = logs
+    if known is not None and timed:
+        declared = _population_logs(setup, belief)
+        base = np.where(_declared(setup), declared, declared + known.anchor)
     population, jacobian = _slopes(setup, at, base)
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     effects = np.concatenate([jacobian, slopes])
@@ -201,7 +210,8 @@ def curve(
     if known is not None and not timed:
         scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
     elif known is not None:
-        model = np.log(population.time_s) + known.mean @ effects
+        beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
+        model = np.log(population.time_s) + beyond @ effects
         value, spread = _joined(setup, beliefs, known, model, spread)
         scale = np.exp(value) / found.time_s
     time = found.time_s * scale * gap
@@ -273,8 +283,8 @@ def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
     found = step(setup.operations, setup.machine, at, coefficients(setup, moved, setup.k))
     seconds = np.log(found.time_s)
     shape = (n + 1, setup.k.size)
-    parts = {name: np.broadcast_to(part, shape)[n] for name, part in found.parts.items()}
-    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[n])
+    parts = {name: np.broadcast_to(part, shape)[n].copy() for name, part in found.parts.items()}
+    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[n].copy())
     return centre, np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.calibrate.readers import read_draws
-from perfmodel.calibrate.readers.accounts import account, rejections
+from perfmodel.calibrate.readers.accounts import account, notes, rejections
 from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.runs import timings as timings_of_log
 from perfmodel.calibrate.readers.source import Reading
@@ -31,7 +31,13 @@ class Gathered:
         return {
             "readings": [account(reading) for reading in self.readings],
             "rejected": rejections(self.readings),
-            "power": [vars(draw) for draw in self.draws],
+            "power": [
+                {key: value for key, value in vars(draw).items() if key != "notes"} for draw in self.draws
+            ],
+            "notes": [
+                *notes(self.readings),
+                *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
+            ],
         }
 
 

@@ -39,47 +39,128 @@ def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
     )
 
 
-def test_a_trace_informs_the_exposed_share(tmp_path: Path) -> None:
-    """Two ranks, five steps of 100 ms: 60 ms of compute, 20 ms of all-reduce of which half runs under it."""
-    for rank in (0, 1):
+def write_traces(folder: Path, ranks: int, *, slow: float = 0.0) -> list[str]:
+    """Steps of 100 ms: 60 ms of compute, 20 ms of all-reduce of which half runs under it; odd ranks `slow` ms longer."""
+    names = []
+    for rank in range(ranks):
         events: list[dict[str, object]] = []
         for step in range(6):
-            t = step * 100_000
-            events.append(
-                {
-                    "ph": "X",
-                    "cat": "user_annotation",
-                    "name": f"ProfilerStep#{step}",
-                    "ts": t,
-                    "dur": 100_000,
-                    "pid": rank,
-                    "tid": 1,
-                }
-            )
-            events.append(
-                {"ph": "X", "cat": "kernel", "name": "sgemm", "ts": t, "dur": 60_000, "pid": rank, "tid": 7}
-            )
-            events.append(
-                {
-                    "ph": "X",
-                    "cat": "kernel",
-                    "name": "ncclDevKernel_AllReduce_Sum",
-                    "ts": t + 50_000,
-                    "dur": 20_000,
-                    "pid": rank,
-                    "tid": 9,
-                }
-            )
-        (tmp_path / f"rank{rank}.json").write_text(
-            json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events})
+            t, longer = step * 100_000, 1000.0 * slow * (rank % 2)
+
+            def span(cat: str, name: str, start: float, length: float) -> dict[str, object]:
+                return {"ph": "X", "cat": cat, "name": name, "ts": start, "dur": length, "pid": 0, "tid": 7}
+
+            events.append(span("user_annotation", f"ProfilerStep#{step}", t, 100_000))
+            events.append(span("kernel", "sgemm", t, 60_000 + longer))
+            events.append(span("kernel", "ncclDevKernel_AllReduce_Sum", t + 50_000 + longer, 20_000))
+        names.append(f"rank{rank}.json")
+        (folder / names[-1]).write_text(
+            json.dumps({"distributedInfo": {"rank": rank, "world_size": ranks}, "traceEvents": events})
         )
+    return [word for name in names for word in ("--trace", name)]
+
+
+def test_a_trace_informs_what_it_measured_and_says_what_it_did_not(tmp_path: Path) -> None:
+    done = run("calibrate", *JOB, *write_traces(tmp_path, 2, slow=3.0), "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    direct = {item["name"]: item["value"] for item in result["direct"]}
+    assert direct["dp_exposed"] == pytest.approx(0.5, abs=0.02)
+    assert set(direct) == {"dp_exposed", "jitter"}
+    rows = {row["quantity"]: row for row in result["trace"]}
+    assert rows["compute"]["measured_s"] == pytest.approx(0.0615, rel=1e-3)
+    assert rows["compute"]["use"] == "used"
+    assert rows["communication"]["measured_s"] == pytest.approx(0.020, rel=1e-3)
+    assert rows["idle"]["measured_s"] == pytest.approx(0.0285, rel=1e-3)
+    assert "not used" in rows["exposed_copy"]["use"]
+    assert any("2 workers, 2 traced" in note for note in result["notes"])
+    assert any("give its own with --layout" in note for note in result["notes"])
+
+
+def test_a_trace_moves_the_prediction_towards_its_step(tmp_path: Path) -> None:
+    given = ["--layout", "sharding=ddp"]
+    traces = write_traces(tmp_path, 2)
+    assert run("calibrate", *JOB, *given, *traces, "-o", "b.json", cwd=tmp_path).returncode == 0
+    times = []
+    for beliefs in ([], ["--beliefs", "b.json"]):
+        done = run("predict", *JOB, *given, "-k", "2", *beliefs, "--format", "json", cwd=tmp_path)
+        times.append(json.loads(done.stdout)["result"]["parts_s"]["compute"][0])
+    assert abs(times[1] - 0.060) < 0.5 * abs(times[0] - 0.060)
+
+
+def write_power(path: Path, devices: int, watts: float) -> None:
+    lines = ["timestamp, index, power.draw [W]"]
+    for second in range(60):
+        for device in range(devices):
+            at_work = 10 <= second < 50
+            lines.append(f"2024/05/01 12:00:{second:02d}.000, {device}, {watts if at_work else 50.0:.1f} W")
+    lines[5] = "2024/05/01 12:00:01.000, 0, [Unknown Error]"
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_power_logs_inform_joules_and_name_their_source(timings: Path) -> None:
+    write_power(timings / "power_k4.csv", 4, 200.0)
+    job = [*JOB, "--layout", "sharding=ddp", "--set", "grid=US-VA"]
     done = run(
-        "calibrate", *JOB, "--trace", "rank0.json", "--trace", "rank1.json", "--format", "json", cwd=tmp_path
+        "calibrate", *job, "--timings", "t.csv", "--power", "power_k4.csv", "-o", "b.json", cwd=timings
     )
     assert done.returncode == 0, done.stderr
-    direct = json.loads(done.stdout)["result"]["direct"]
-    assert [item["name"] for item in direct] == ["dp_exposed"]
-    assert direct[0]["value"] == pytest.approx(0.5, abs=0.02)
+    assert "power_k4.csv: 1 of 241 lines rejected (line 6)" in done.stderr
+    result = json.loads((timings / "b.json").read_text())["result"]
+    assert result["power"][0]["measured_w"] == pytest.approx(200.0)
+    assert result["power"][0]["after_w"] == pytest.approx(200.0, rel=0.05)
+    assert result["rejected"] == [
+        {
+            "file": "power_k4.csv",
+            "line": 6,
+            "reason": "power is not a number of watts",
+            "text": "2024/05/01 12:00:01.000, 0, [Unknown Error]",
+        }
+    ]
+    answers = []
+    for beliefs in ([], ["--beliefs", "b.json"]):
+        said = run("predict", *job, "-k", "4", *beliefs, "--format", "json", cwd=timings)
+        answers.append(json.loads(said.stdout)["result"])
+    plain, known = answers
+    power = known["rests_on"]["power"]
+    assert (power["confidence"], power["source"]) == ("measured", "power_k4.csv")
+    assert power["value"].startswith("50 W at rest")
+    assert plain["rests_on"]["power"]["confidence"] == "datasheet"
+    # At the meter the host's draw is added to an accelerator's, and the room multiplies both: what the log took off
+    # each of four accelerators is missing 1.25 times.
+    per_device = [r["energy_j"][0] / (4 * r["time_s"][0]) for r in answers]
+    saved = result["power"][0]["before_w"] - result["power"][0]["after_w"]
+    assert saved > 100.0
+    assert per_device[0] - per_device[1] == pytest.approx(1.25 * saved, rel=0.1)
+    assert known["carbon_g"][0] / known["energy_j"][0] == pytest.approx(
+        plain["carbon_g"][0] / plain["energy_j"][0]
+    )
+
+
+def test_power_alone_is_added_to_a_calibration(timings: Path) -> None:
+    write_power(timings / "power_k4.csv", 4, 200.0)
+    run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
+    given = ["--beliefs", "b.json", "--power", "power_k4.csv", "-o", "c.json"]
+    assert run("calibrate", *JOB, *given, cwd=timings).returncode == 0
+    before, after = (
+        json.loads((timings / name).read_text())["result"]["beliefs"]["calibration"]
+        for name in ("b.json", "c.json")
+    )
+    assert after["power"]["source"] == "power_k4.csv"
+    assert after["mean"] == before["mean"]
+
+
+def test_a_log_by_an_expression_of_ones_own(tmp_path: Path) -> None:
+    for k, ms in ((1, 90.0), (2, 94.0)):
+        rows = [f"it {i} took {ms + i % 3:.1f} msec" for i in range(40)]
+        (tmp_path / f"run_k{k}.txt").write_text("\n".join(["hello", *rows]) + "\n")
+    done = run(
+        "calibrate", *JOB, "--timings", ".", "--pattern", r"it (?P<step>\d+) took (?P<time_ms>[\d.]+) msec",
+        "--format", "json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout)["result"]["points"]
+    assert [point["measured_s"] for point in points] == pytest.approx([0.091, 0.095], rel=0.01)
 
 
 def test_a_fit_report_is_printed_without_an_output_file(timings: Path) -> None:

@@ -17,8 +17,19 @@ def account(reading: Reading) -> dict[str, Any]:
         "ignored": reading.ignored,
         "rejected": reading.rejected_count,
         "rejected_lines": numbers(reading.rejected_lines),
-        "notes": list(reading.notes),
     }
+
+
+def notes(readings: Iterable[Reading]) -> list[str]:
+    """What readers say of how they read, each with its file; what several files share is said once."""
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        for note in reading.notes:
+            found.setdefault(note, []).append(reading.path)
+    return [
+        f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}: {note}"
+        for note, files in found.items()
+    ]
 
 
 def rejections(readings: Iterable[Reading]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import SHARDINGS, Shape
-from perfmodel.decide.prediction import power_of, setup_of
+from perfmodel.decide.prediction import measured_power, power_of, setup_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
@@ -56,7 +56,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         coefficients=coefficients,
         shape=shape_of(setup),
         tariff=tariff_of(job.price, job.cluster, job.reliability),
-        power=power_of(job),
+        power=power_of(job, measured_power(beliefs)),
         global_batch={int(k): int(batch) for k, batch in zip(setup.k, setup.global_batch, strict=True)},
         work={
             int(k): float(batch / setup.global_batch[0])

@@ -43,7 +43,7 @@ def tables(envelope: Envelope) -> list[Table]:
         if key in ("coefficients", "notes", "warnings") or not isinstance(value, list) or not value:
             continue
         if all(isinstance(item, Mapping) for item in value):
-            found.append(records(key, value))
+            found.append(records(key, value, "detail" if key in ("readings", "rejected") else "curve"))
     return [*found, *common.assumptions(result)]
 
 

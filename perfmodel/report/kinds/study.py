@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
+from perfmodel.report.kinds.generic import records
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -57,6 +58,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_checklist(result),
         *_laws(result),
         *_honesty(result),
+        *_read(result),
     ]
 
 
@@ -90,7 +92,13 @@ def notes(envelope: Envelope) -> list[str]:
         )
     for item in _rows(result.get("honesty")):
         found.append(f"{item.get('severity')}: {item.get('message')}; {item.get('advice')}.")
-    return found
+    return [*found, *(str(note) for note in result.get("notes") or ())]
+
+
+def _read(result: Mapping[str, Any]) -> list[Table]:
+    """What became of the files' lines, each rejected line, and the draws behind the energy."""
+    titles = {"power": "Power while at work", "readings": "Lines of each file", "rejected": "Rejected lines"}
+    return [records(name, rows, "detail") for key, name in titles.items() if (rows := _rows(result.get(key)))]
 
 
 def charts(envelope: Envelope) -> list[Chart]:
