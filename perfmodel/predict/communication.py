@@ -185,7 +185,7 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
         ranks = np.maximum(at.k / (at.ep * at.pp), 1.0)
         routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, ranks, at.ep)
         seconds = seconds + np.where(expert > 0, routed, 0.0)
-    if np.any(at.bucket_bytes != BUCKET_BYTES) or np.any(at.first_bucket_bytes != FIRST_BUCKET_BYTES):
+    if (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any():
         call = links.time("all_reduce", np.zeros_like(message), group, at.tp)
     apart = group > 1.0
     return Exchange(

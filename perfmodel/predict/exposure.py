@@ -47,11 +47,11 @@ def exposed(exchange: Exchange, at: Layouts, window_s: Array, never: Array) -> E
         seconds, window, share = _bucketed(exchange, at, window_s, never)
     last = _hinge(seconds, window, share * exchange.gradients)
     shown, total = last, seconds
-    if np.any(exchange.repeated > 0.0):
+    if exchange.repeated.any():
         others = at.accumulation - 1.0
         shown = shown + others * _hinge(exchange.repeated, window, share * exchange.repeated)
         total = total + others * exchange.repeated
-    codec = np.where(seconds > 0.0, at.compression_s, 0.0) if np.any(at.compression_s > 0.0) else 0.0
+    codec = np.where(seconds > 0.0, at.compression_s, 0.0) if at.compression_s.any() else 0.0
     return Exposed(np.asarray((shown + codec) / at.sync_every), np.asarray((total - shown) / at.sync_every))
 
 
@@ -64,7 +64,7 @@ def _hinge(seconds: Array, window: Array, least: Array) -> Array:
 def custom_buckets(at: Layouts) -> bool:
     """Whether any layout declares other buckets than the usual."""
     return bool(
-        np.any(at.bucket_bytes != BUCKET_BYTES) or np.any(at.first_bucket_bytes != FIRST_BUCKET_BYTES)
+        (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any()
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.wiring import group_share, share_table, torus_axes, torus_share
+from perfmodel.predict.wiring import UNIFORM, group_share, share_table, torus_axes, torus_share
 from perfmodel.specs.hardware import Accelerator, Cluster, Link
 
 Array = NDArray[np.float64]
@@ -62,16 +62,34 @@ class Machine:
     torus_axes: Array  # of the scale-up links; 0 where they are no torus
     leaf_nodes: Array  # that reach each other at the full rate; beyond, `oversubscription` applies
     oversubscription: Array
+    crowd_ranks: (
+        Array  # at work on one host when `crowd_flop` and `crowd_memory` were measured; 1: nothing is known
+    )
+    crowd_flop: Array  # time that compute takes longer then, as a share of its time alone
+    crowd_memory: Array  # the same of memory traffic
+    up_overlap: Array  # share of a collective inside a node that compute can hide
+    out_overlap: Array  # the same across nodes
     up_share: Array  # of the scale-up rate by size and stride of a group: a table on the first axis (see `wiring.py`)
 
     def share(self, size: Array, stride: Array, reach: Array) -> Array | float:
         """What a group of `size` ranks, `stride` apart, can use of its scale-up links; `reach` run the job there."""
         share: Array | float = 1.0
-        if np.any(self.up_share < 1.0):
+        if self.up_share is not UNIFORM and (self.up_share < 1.0).any():
             share = group_share(self.up_share, size, stride, self.node)
-        if np.any(self.torus_axes > 0.0):
+        if self.torus_axes.any():
             share = share * torus_share(self.torus_axes, size, reach)
         return share
+
+    def crowded(self, ranks: Array) -> tuple[Array, Array] | None:
+        """How many times longer compute and memory traffic take while `ranks` of a host work; None where nobody measured.
+
+        Ranks that share cores, caches or a memory bus take turns: the excess grows with the neighbours at work,
+        ``1 + excess (n - 1) / (measured - 1)``.
+        """
+        if not np.any(self.crowd_ranks > 1.0):
+            return None
+        share = np.maximum(ranks - 1.0, 0.0) / np.maximum(self.crowd_ranks - 1.0, 1.0)
+        return 1.0 + self.crowd_flop * share, 1.0 + self.crowd_memory * share
 
     def taper(self, nodes: Array) -> Array | float:
         """How much slower the network is per node for a group that spans `nodes` than under one leaf switch.
@@ -79,7 +97,7 @@ class Machine:
         Of N nodes, L under each leaf, all but L reach the first ones through the spine: ``1 + (o - 1) (1 - L/N)``
         with o the oversubscription, and o wherever the size of a leaf is unknown.
         """
-        if not np.any(self.oversubscription > 1.0):
+        if not (self.oversubscription > 1.0).any():
             return 1.0
         beyond = np.clip(1.0 - self.leaf_nodes / np.maximum(nodes, 1.0), 0.0, 1.0)
         return np.asarray(1.0 + (self.oversubscription - 1.0) * beyond)
@@ -114,6 +132,7 @@ def machine(cluster: Cluster, precision: str) -> Machine:
         scale_up=node.scale_up,
         network_bytes_per_s=network,
         network_latency_s=out.latency if out is not None else DEFAULT_NETWORK_LATENCY_S,
+        out_overlap=1.0 if out is None or out.overlap is None else out.overlap,
         topology=node.topology,
         leaf_nodes=float(fabric.leaf_nodes or 0) if fabric is not None else 0.0,
         oversubscription=float(fabric.oversubscription) if fabric is not None and out is not None else 1.0,
@@ -129,6 +148,7 @@ def numbers(
     scale_up: Link | None,
     network_bytes_per_s: float,
     network_latency_s: float,
+    out_overlap: float = 1.0,
     topology: str | None = None,
     leaf_nodes: float = 0.0,
     oversubscription: float = 1.0,
@@ -138,6 +158,7 @@ def numbers(
     `topology` is how the accelerators of a node are joined, where the link does not say.
     """
     low = precision in ("fp8", "fp4", "int8")
+    crowd = device.crowd
     values = {
         "peak_flop_per_s": peak(device, precision),
         "peak16_flop_per_s": peak(device, "bf16" if low else precision),
@@ -157,6 +178,11 @@ def numbers(
         "torus_axes": torus_axes(topology, scale_up, int(per_node)),
         "leaf_nodes": leaf_nodes,
         "oversubscription": oversubscription,
+        "crowd_ranks": crowd.ranks if crowd is not None else 1.0,
+        "crowd_flop": 1.0 / crowd.matmul - 1.0 if crowd is not None else 0.0,
+        "crowd_memory": 1.0 / crowd.memory - 1.0 if crowd is not None else 0.0,
+        "up_overlap": 1.0 if scale_up is None or scale_up.overlap is None else scale_up.overlap,
+        "out_overlap": out_overlap,
     }
     return Machine(
         **{name: np.asarray(float(value)) for name, value in values.items()},

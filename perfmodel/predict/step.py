@@ -7,7 +7,7 @@ result depends on nothing but the same element of the inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from perfmodel.predict.communication import (
     pipeline_messages,
     tensor_parallel,
 )
-from perfmodel.predict.compute import host_stall, micro_batch
+from perfmodel.predict.compute import MicroBatch, host_stall, micro_batch
 from perfmodel.predict.exposure import exposed
 from perfmodel.predict.layouts import Layouts, Sharding
 from perfmodel.predict.machine import Machine
@@ -71,6 +71,26 @@ class Step:
         return np.asarray(sum(self.parts.values(), np.zeros(())))
 
 
+def _crowding(
+    ops: Operations,
+    machine: Machine,
+    at: Layouts,
+    c: Coefficients,
+    alone: MicroBatch,
+    slower: tuple[Array, Array],
+) -> Array:
+    """Seconds that compute takes longer while the other ranks of a host work, whatever they work on."""
+    shared = replace(
+        machine,
+        peak_flop_per_s=machine.peak_flop_per_s / slower[0],
+        peak16_flop_per_s=machine.peak16_flop_per_s / slower[0],
+        memory_bytes_per_s=machine.memory_bytes_per_s / slower[1],
+    )
+    crowded = micro_batch(ops, shared, at, c)
+    last = np.where(at.pp > 1.0, c.last_stage, 1.0)
+    return np.asarray(at.accumulation * (crowded.device - alone.device + (crowded.last - alone.last) * last))
+
+
 def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Step:
     """Compose the parts of one step.
 
@@ -91,7 +111,12 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     # A pipeline keeps its stage's weights between micro-batches and gathers them once a step.
     gathers = exchange.shards * np.where(at.pp > 1.0, 1.0 / at.accumulation, 1.0)
     visible = soft_max(busy + stall, gathers) - (busy + stall)
-    shards = visible + c.shard_cost * np.minimum(busy + stall, gathers)
+    nodes = np.maximum(at.k / at.per_node, 1.0)
+    # What a link cannot hide, where that was measured, slows compute down or shows.
+    unhidden = 1.0 - np.where(
+        nodes > 1.0, np.minimum(machine.up_overlap, machine.out_overlap), machine.up_overlap
+    )
+    shards = visible + np.maximum(c.shard_cost, unhidden) * np.minimum(busy + stall, gathers)
     p2p = pipeline_messages(ops, at, links)
 
     m = at.accumulation
@@ -103,9 +128,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     # The backward pass lasts as long as whatever paces it, the host included: two thirds of the micro-batch.
     depth = np.where(at.pp > 1.0, np.minimum(at.vpp, m), 1.0)
     window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * 0.66
-    nodes = np.maximum(at.k / at.per_node, 1.0)
     crossed = np.minimum(nodes - 1.0, 1.0)
     never = np.minimum(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed), 1.0)
+    never = np.maximum(never, unhidden)
     gradients = exposed(exchange, at, window, never)
 
     dense, routed = local_parameters(ops, at)
@@ -136,6 +161,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         + c.crossing * crossed
         + c.doubling * log_nodes
     )
+    slower = machine.crowded(at.per_node)
+    if slower is not None:
+        contention = contention + _crowding(ops, machine, at, c, mb, slower) + optimizer * (slower[1] - 1.0)
     synchronisation = (parallel * c.sync_s * log_k + c.node_sync_s * log_nodes) / at.sync_every
     parts = {
         "compute": m * (mb.device + last) + np.zeros_like(at.k),
@@ -179,7 +207,7 @@ def _uneven_lengths(at: Layouts, work: Array) -> Array:
 
     A replica's share of a step is a sum over its samples, whose spread falls with the root of their number.
     """
-    if not np.any(at.length_spread > 0.0):
+    if not at.length_spread.any():
         return np.zeros(())
     spread = at.length_spread / np.sqrt(np.maximum(at.global_batch / at.dp, 1.0))
     return np.asarray(work * (expected_max_factor(at.dp, spread) - 1.0))
@@ -194,13 +222,13 @@ def _slowest(at: Layouts, c: Coefficients) -> Array:
     the jitter.
     """
     factor = expected_max_factor(at.k, c.jitter)
-    if np.any(at.sync_every > 1.0):
+    if (at.sync_every > 1.0).any():
         replica = np.maximum(at.k / at.dp, 1.0)
         levels = expected_max_factor(at.dp, c.jitter / np.sqrt(at.sync_every)) * expected_max_factor(
             replica, c.jitter
         )
         factor = np.where(at.sync_every > 1.0, np.minimum(factor, levels), factor)
-    if np.any(at.slow_share > 0.0):
+    if at.slow_share.any():
         any_slow = 1.0 - np.power(1.0 - at.slow_share, at.k)
         factor = factor * (1.0 + (at.slowdown - 1.0) * any_slow)
     return np.asarray(factor)
@@ -209,7 +237,7 @@ def _slowest(at: Layouts, c: Coefficients) -> Array:
 def _input(ops: Operations, at: Layouts, c: Coefficients, nodes: Array) -> Array:
     """Seconds in which the input of a step arrives: by the belief, or by the rates that the job declares."""
     feed = c.input_s * 1e-6 * ops.input_bytes * at.global_batch / nodes
-    if np.any(np.isfinite(at.loader_bytes_per_s)) or np.any(np.isfinite(at.storage_bytes_per_s)):
+    if np.isfinite(at.loader_bytes_per_s).any() or np.isfinite(at.storage_bytes_per_s).any():
         step_bytes = ops.input_bytes * at.global_batch
         declared = step_bytes / nodes / at.loader_bytes_per_s
         feed = np.maximum(
