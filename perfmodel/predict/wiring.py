@@ -3,8 +3,9 @@
 A switch gives any group the full rate. Links that join accelerators directly do not: a pair on a hybrid cube mesh has
 one link of six, a group of g among n that are joined pair by pair has (g - 1)/(n - 1) of the bandwidth, and cards
 bridged in pairs fall to PCIe beyond a pair. The shares are read off the graph of `perfmodel.topology` once per kind of
-node and kept as a small table; between table entries they are interpolated. A torus needs no graph: groups get axes of
-it, so a group of g among n that run the job gets
+node and kept as a small table; between table entries they are interpolated. For the common kinds the graph's answer is
+written down here, so that nobody waits for a graph library (a test compares the two). A torus needs no graph: groups
+get axes of it, so a group of g among n that run the job gets
 
 .. math:: \\mathrm{share} = \\max\\left(\\frac{\\ln g}{\\ln n}, \\frac{1}{d}\\right)                            (1)
 
@@ -40,6 +41,11 @@ LARGEST: Final = 64  # accelerators of an irregular node whose graph is searched
 UNIFORM: Final[Array] = np.ones(STEPS * len(STRIDES))
 DEFAULT_PCIE: Final = 3
 DEFAULT_AXES: Final = 2.0
+# Links that groups of 2, 3 ... ranks can use on the hybrid cube mesh of eight, by links of a device; a row a stride.
+CUBE_MESH_LINKS: Final[dict[int, tuple[tuple[int, ...], ...]]] = {
+    6: ((1, 2, 4, 2, 2, 4, 6), (1, 1, 2), (1,)),
+    4: ((1, 2, 3, 1, 2, 2, 4), (1, 1, 2), (1,)),
+}
 
 
 def share_table(topology: str | None, link: Link | None, device: Accelerator, count: int) -> Array:
@@ -65,6 +71,27 @@ def torus_axes(topology: str | None, link: Link | None, count: int) -> float:
 
 @lru_cache(maxsize=64)
 def _table(kind: str, count: int, bandwidth: float, ports: int | None, pcie: int) -> Array:
+    known = _written(kind, count, ports) or graph_shares(kind, count, bandwidth, ports, pcie)
+    knots = count * np.arange(1, STEPS + 1) / STEPS
+    # Ranks so far apart that no two are in a node use no scale-up link: any value serves.
+    rows = [np.interp(knots, np.arange(2, len(row) + 2), row) if row else np.ones(STEPS) for row in known]
+    table = np.concatenate(rows)
+    table.setflags(write=False)
+    return table
+
+
+def _written(kind: str, count: int, ports: int | None) -> list[list[float]] | None:
+    """Shares of groups of 2, 3 ... for each of `STRIDES`, where they are known without a graph."""
+    if kind == "fully-connected":
+        return [[(g - 1) / (count - 1) for g in range(2, count // stride + 1)] for stride in STRIDES]
+    if kind == "cube-mesh" and count == len(CUBE_MESH_LINKS[6][0]) + 1:
+        links = 4 if ports == 4 else 6
+        return [[n / links for n in row] for row in CUBE_MESH_LINKS[links]]
+    return None
+
+
+def graph_shares(kind: str, count: int, bandwidth: float, ports: int | None, pcie: int) -> list[list[float]]:
+    """Shares of groups of 2, 3 ... for each of `STRIDES`, read off the graph of a node of `count` accelerators."""
     link = Link(name="link", latency=1e-6, bandwidth=bandwidth, ports=ports)
     device = Accelerator(name="device", memory=1e9, memory_bandwidth=1e12, peak={"fp32": 1e12}, pcie=pcie)
     spec = {
@@ -76,16 +103,10 @@ def _table(kind: str, count: int, bandwidth: float, ports: int | None, pcie: int
     }
     graph = build(Cluster(name="cluster", node=Node.model_validate(spec)))
     ranks = accelerators(graph)
-    rows = []
-    knots = count * np.arange(1, STEPS + 1) / STEPS
-    for stride in STRIDES:
-        sizes = np.arange(2, count // stride + 1)
-        found = [_least(graph, ranks, int(size), stride) / bandwidth for size in sizes]
-        # Ranks so far apart that no two are in a node use no scale-up link: any value serves.
-        rows.append(np.interp(knots, sizes, np.minimum(found, 1.0)) if found else np.ones(STEPS))
-    table = np.concatenate(rows)
-    table.setflags(write=False)
-    return table
+    return [
+        [min(_least(graph, ranks, size, stride) / bandwidth, 1.0) for size in range(2, count // stride + 1)]
+        for stride in STRIDES
+    ]
 
 
 def _least(graph: Any, ranks: list[Vertex], size: int, stride: int) -> float:

@@ -14,7 +14,7 @@ from perfmodel.predict.coefficients import textbook
 from perfmodel.predict.communication import Links
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import Machine, machine, stack
-from perfmodel.predict.wiring import STEPS, STRIDES, group_share, share_table
+from perfmodel.predict.wiring import STEPS, STRIDES, graph_shares, group_share, share_table
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator, Fabric, Link
 
@@ -47,6 +47,19 @@ def test_ranks_that_lie_apart_on_a_cube_mesh_have_fewer_links() -> None:
 def test_single_links_of_the_first_cube_mesh() -> None:
     # Four P100 are joined pair by pair: a direct exchange uses three of their four links.
     assert (4 * _shares("dgx-1-p100")).round(9).tolist() == [1, 2, 3, 1, 2, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "ports"),
+    [("cube-mesh", 8, 6), ("cube-mesh", 8, 4), ("fully-connected", 8, 7), ("fully-connected", 4, None)],
+)
+def test_what_is_written_down_is_what_the_graph_gives(kind: str, count: int, ports: int | None) -> None:
+    link = Link(name="wire", latency=1e-6, bandwidth=120e9, ports=ports)
+    device = Accelerator(name="chip", memory=1e10, memory_bandwidth=1e12, peak={"bf16": 1e14})
+    table = share_table(kind, link, device, count).reshape(len(STRIDES), STEPS)
+    for row, found in zip(table, graph_shares(kind, count, 120e9, ports, 3), strict=True):
+        sizes = np.arange(2, len(found) + 2)
+        assert row[sizes * STEPS // count - 1][: len(found)] == pytest.approx(found)
 
 
 def test_a_link_a_peer() -> None:
@@ -133,9 +146,10 @@ def test_links_say_how_they_join_a_node_that_does_not() -> None:
     assert np.all(share_table(None, direct, device, 16) == 1.0)
 
 
-def test_help_and_a_switched_machine_load_no_graph_library() -> None:
+def test_common_machines_load_no_graph_library() -> None:
     code = (
         "import sys; from perfmodel.specs.catalog import Catalog; from perfmodel.predict.machine import machine; "
-        "machine(Catalog.default().cluster('dgx-h100'), 'bf16'); sys.exit('networkx' in sys.modules)"
+        "catalog = Catalog.default(); [machine(catalog.cluster(c), 'bf16') for c in ('dgx-h100', 'dgx-1v')]; "
+        "sys.exit('networkx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
