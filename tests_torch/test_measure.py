@@ -99,6 +99,11 @@ def test_specs_are_in_the_catalogue_and_say_measured(measured: SimpleNamespace) 
     assert 1e8 < cpu.memory_bandwidth < 1e13
     assert 1e-8 < (cpu.launch_overhead or 0.0) < 1e-3
     assert 1e6 < link.bandwidth < 1e12
+    assert cpu.crowd is not None
+    assert cpu.crowd.ranks == 2
+    assert 0.1 < cpu.crowd.matmul <= 1.0
+    assert 0.1 < cpu.crowd.memory <= 1.0
+    assert link.overlap is not None
 
 
 def test_the_log_is_read_back(measured: SimpleNamespace) -> None:
@@ -175,10 +180,19 @@ def test_two_processes_predicted_from_one_and_the_sweep(measured: SimpleNamespac
     said = perfmodel(folder, "predict", *common, "--beliefs", "one.json", "--format", "json")
     assert said.returncode == 0, said.stderr
     result = json.loads(said.stdout)["result"]
+    # The same without what the ranks took from each other and what compute could not hide.
+    bare = [
+        word
+        for key in ("accelerator.crowd", "scale_up.overlap")
+        for word in ("--set", f"cluster.node.{key}=null")
+    ]
+    alone = perfmodel(folder, "predict", *common, *bare, "--beliefs", "one.json", "--format", "json")
     actual = read_timings(folder / "timings.csv", parse_timings).time_s
     predicted, low, high = (result[key][1] for key in ("time_s", "time_s_low", "time_s_high"))
+    without = json.loads(alone.stdout)["result"]["time_s"][1] if alone.returncode == 0 else float("nan")
     sys.stdout.write(
-        f"\nK=2: measured {actual[1]:.4g} s, predicted {predicted:.4g} s ({low:.4g} to {high:.4g}), K=1 {actual[0]:.4g} s\n"
+        f"\nK=2: measured {actual[1]:.4g} s, predicted {predicted:.4g} s ({low:.4g} to {high:.4g}), "
+        f"{without:.4g} s if ranks shared nothing; K=1 {actual[0]:.4g} s\n"
     )
     # The calibrated point must come back; two processes may share a busy core, so that gate is a factor.
     assert result["time_s"][0] == pytest.approx(actual[0], rel=0.5)
@@ -228,6 +242,46 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(tmp_path: Path) 
     for line in kept:
         record = json.loads(line)
         assert times[record["key"]] == pytest.approx(float(np.median(record["value"]["times_s"])), rel=1e-12)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_step_that_was_stopped_keeps_its_repeats(tmp_path: Path, processes: int) -> None:
+    """A real interrupt in the middle of a K: finished repeats are kept, nobody is left behind, the next run adds the rest."""
+    (tmp_path / "model.py").write_text(saved_files()["model.py"])
+    common = ["measure", "step", "model.py:build", "--device", "cpu", "-o", "t.csv", "--warmup", "1"]
+    arguments = [*common, "--steps", "8", "--repeats", "6", *(["--nproc", "2"] if processes > 1 else [])]
+    if processes > 1:
+        assert perfmodel(tmp_path, *common, "--steps", "1", "--repeats", "2").returncode == 0
+    started = subprocess.Popen(
+        [sys.executable, "-m", "perfmodel", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    journal = tmp_path / f"t.csv.k{processes}.partial"
+    deadline = time.monotonic() + 100.0
+    while time.monotonic() < deadline and started.poll() is None:
+        if journal.exists() and len(journal.read_text().splitlines()) > 2:
+            break
+        time.sleep(0.005)
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert errors.count("run the same command to go on") == 1
+    kept = [json.loads(line)["value"] for line in journal.read_text().splitlines()[1:]]
+    assert 2 <= len(kept) <= 6
+    assert processes not in read_recorded(tmp_path / "t.csv").measured_k()
+    again = perfmodel(tmp_path, *arguments)
+    assert again.returncode == 0, again.stderr
+    assert not journal.exists()
+    rows = [
+        float(row["time_s"]) for row in read_recorded(tmp_path / "t.csv").rows if int(row["k"]) == processes
+    ]
+    assert rows[: len(kept)] == pytest.approx(kept, rel=1e-8)
+    assert len(rows) == 6
+    assert read_recorded(tmp_path / "t.csv").runs[-1]["resumed_repeats"] == str(len(kept))
 
 
 def test_a_process_group_at_k_1_is_refused(tmp_path: Path) -> None:

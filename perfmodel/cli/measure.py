@@ -46,6 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def device(
     device: DeviceOption = None,
+    nproc: ProcessesOption = None,
     precision: Annotated[str | None, typer.Option("--precision", help="Such as fp32,bf16; else all.")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Matmul sizes, such as 1024,4096.")] = None,
     like: Annotated[
@@ -57,7 +58,11 @@ def device(
     format: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Matmul rate by size and precision, memory bandwidth, launch overhead -> an Accelerator spec."""
+    """Matmul rate by size and precision, memory bandwidth, launch overhead -> an Accelerator spec.
+
+    With --nproc also what it keeps of them while all ranks of the host work at once.
+    """
+    from perfmodel.measure.crowd import measure_crowd
     from perfmodel.measure.device import (
         PRECISIONS,
         accelerator_fields,
@@ -65,7 +70,7 @@ def device(
         device_result,
         measure_device,
     )
-    from perfmodel.measure.machine import find_machine
+    from perfmodel.measure.group import process_group
     from perfmodel.measure.timing import Settings
 
     parent = None
@@ -73,17 +78,23 @@ def device(
         from perfmodel.specs.catalog import Catalog
 
         parent = Catalog.default().get("accelerators", like)
-    machine = find_machine(device)
-    with _kept(output, "device") as journal:
-        report = measure_device(
-            machine,
-            precisions=tuple(precision.split(",")) if precision else PRECISIONS,
-            sizes=_numbers(sizes, "--sizes"),
-            settings=Settings.quick() if quick else None,
-            journal=journal,
-            quiet=quiet,
-        )
-    fields = accelerator_fields(report, name=name, extends=parent)
+    _launch(nproc, _journal(output, "device"))
+    settings = Settings.quick() if quick else Settings()
+    with process_group(device) as group, _kept(output, "device") as journal:
+        report = None
+        if group.rank == 0:
+            report = measure_device(
+                group.machine,
+                precisions=tuple(precision.split(",")) if precision else PRECISIONS,
+                sizes=_numbers(sizes, "--sizes"),
+                settings=settings,
+                journal=journal,
+                quiet=quiet,
+            )
+        crowd = measure_crowd(group, report, settings).fields() if group.distributed else None
+    if report is None:
+        return
+    fields = accelerator_fields(report, name=name, extends=parent, crowd=crowd)
     _write(device_result(report, fields), accelerator_yaml(fields), output, format, quiet)
 
 

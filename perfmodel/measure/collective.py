@@ -22,6 +22,7 @@ import numpy as np
 
 from perfmodel.calibrate.readers.sweeps import Sweep, bus_factor, make_sweep
 from perfmodel.errors import UsageError, did_you_mean
+from perfmodel.measure.crowd import OVERLAP_BYTES, measure_overlap
 from perfmodel.measure.group import Group
 from perfmodel.measure.journal import Journal
 from perfmodel.measure.machine import Machine
@@ -47,6 +48,7 @@ class CollectiveReport:
     spread: Mapping[str, float]
     skipped: tuple[str, ...]
     date: str
+    overlap: float | None = None  # share of an all-reduce that compute hides, see `crowd.py`
 
 
 def sizes_between(smallest: float, largest: float, ranks: int) -> tuple[int, ...]:
@@ -161,6 +163,10 @@ def measure_collective(
         for op, found in points.items()
         if found
     )
+    # Sums under compute can be told only where sums were asked for, and work.
+    overlap = None
+    if "all_reduce" in ops and points["all_reduce"]:
+        overlap = measure_overlap(group, chosen, int(min(OVERLAP_BYTES, max(sizes))), clock)
     book.finish()
     missing = tuple(f"{op}: {reason}" for op, reason in skipped.items())
     return CollectiveReport(
@@ -171,6 +177,7 @@ def measure_collective(
         spreads,
         missing,
         datetime.now(UTC).date().isoformat(),
+        overlap,
     )
 
 
@@ -276,6 +283,7 @@ def link_fields(report: CollectiveReport, *, name: str | None = None) -> tuple[d
         "collective_step": format_quantity(max(alpha, 1e-9), "s"),
         "collective_efficiency": 1.0,
         "collective_basis": "fit",
+        **({} if report.overlap is None else {"overlap": round(report.overlap, 3)}),
         "source": f"perfmodel measure collective of {ops} on {report.ranks} ranks ({versions})",
         "date": report.date,
         "confidence": "measured",
@@ -309,6 +317,7 @@ def collective_result(report: CollectiveReport, fields: Mapping[str, Any], error
         "items": rows,
         "spec": dict(fields),
         "fit_median_error": error,
+        "overlap": report.overlap,
         "noisy": [key for key, value in report.spread.items() if value > NOISY],
         "skipped": list(report.skipped),
     }

@@ -205,9 +205,16 @@ def _run(item: Item, machine: Machine, settings: Settings, clock: Callable[[], f
 
 
 def accelerator_fields(
-    report: DeviceReport, *, name: str | None = None, extends: Any = None
+    report: DeviceReport,
+    *,
+    name: str | None = None,
+    extends: Any = None,
+    crowd: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fields of an Accelerator spec. `extends`, a catalogue Accelerator, keeps its datasheet: fractions are measured."""
+    """Fields of an Accelerator spec. `extends`, a catalogue Accelerator, keeps its datasheet: fractions are measured.
+
+    `crowd` is what it keeps of its rates while its neighbours work (`crowd.CrowdReport.fields`).
+    """
     machine = report.machine
     bandwidth, peaks = report.rate("memory/"), report.peaks()
     if bandwidth is None or not peaks:
@@ -237,6 +244,8 @@ def accelerator_fields(
     launch = report.launch_s()
     if launch is not None:
         fields["launch_overhead"] = _text(min(launch, 1e-3), "s")
+    if crowd is not None:
+        fields["crowd"] = dict(crowd)
     versions = ", ".join(f"{key} {value}" for key, value in machine.versions().items())
     fields |= {
         "source": f"perfmodel measure device ({versions})",

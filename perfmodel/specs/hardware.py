@@ -29,6 +29,16 @@ NodeTopology = Literal[
 FabricKind = Literal["rail", "fat-tree", "torus", "dragonfly", "direct"]
 
 
+class Crowd(SpecModel):
+    """Rates of one accelerator while all ranks of its host work at once, over those when it works alone."""
+
+    ranks: Annotated[int, Number(least=2, most=4096, whole=True)] = Field(
+        description="Ranks that worked at once."
+    )
+    matmul: Efficiency = Field(description="Matmul rate kept.")
+    memory: Efficiency = Field(description="Memory bandwidth kept.")
+
+
 class Accelerator(Record):
     """One device as the framework sees it (a GPU, a TPU chip, a GCD)."""
 
@@ -72,6 +82,9 @@ class Accelerator(Record):
     memory_fraction: Efficiency | None = Field(
         None, description="Streaming bandwidth over the datasheet's, measured."
     )
+    crowd: Crowd | None = Field(
+        None, description="What it keeps of its rates while its neighbours work too, measured."
+    )
     scale_up: str | None = Field(None, description="Link id by which it usually reaches its neighbours.")
     scale_up_bandwidth: Bandwidth | None = Field(
         None, description="Scale-up bandwidth per direction of this device."
@@ -101,6 +114,10 @@ class Link(Record):
     )
     collective_basis: Literal["fit", "inherited"] | None = Field(
         None, description="Fitted on this link or taken from a related one."
+    )
+    overlap: Annotated[float, Number(least=0, most=1)] | None = Field(
+        None,
+        description="Share of a collective that compute can hide, measured; the rest slows compute down.",
     )
     in_network_reduction: bool = Field(False, description="Whether the switches add up values on the way.")
     topology: NodeTopology | None = Field(
