@@ -86,6 +86,12 @@ def calibrate_job(
     draws = read_draws(power, interval_s=interval_s, readings=readings)
     notes += reader_notes(readings)
     new = bool(direct or traced is not None or times.size)
+    told = {item.name for item in direct}
+    direct += [
+        Direct(item.coefficient, item.value, item.spread, item.source)
+        for item in setup.measured
+        if item.coefficient not in told
+    ]
     if new and known.calibration is not None:
         notes.append("the calibration that the given beliefs held is replaced")
     if new or known.calibration is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.decide.calibration import calibrate_job
 from perfmodel.decide.explanation import explain
 from perfmodel.decide.prediction import predict, setup_of
 from perfmodel.errors import SpecError
@@ -24,6 +25,7 @@ from perfmodel.predict.memory import memory
 from perfmodel.predict.step import Step, step
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
+from perfmodel.study.table import parse_timings
 from perfmodel.workloads.operations import operations
 
 CATALOG = Catalog.default()
@@ -286,3 +288,15 @@ def test_a_link_measured_by_the_user_informs_its_efficiency() -> None:
     scatter = shipped_beliefs().scatter[: len(NAMES)]
     exact = informed(belief, scatter, [replace(found, spread=1e-9)])
     assert exact.median[NAMES.index("out_efficiency")] == pytest.approx(np.log(0.5))
+
+
+def test_a_calibration_counts_measured_hardware_among_its_measurements(tmp_path: Path) -> None:
+    timings = tmp_path / "timings.csv"
+    timings.write_text("k,time_s\n8,0.30\n16,0.16\n", encoding="utf-8")
+    told = {"cluster.node.accelerator.memory_fraction": {"value": 0.95, "confidence": "measured"}}
+    found = calibrate_job(
+        load_job(None, overrides={**GRID, **told}), None, parse_timings, timings=timings
+    ).result
+    assert [row["name"] for row in found["direct"]] == ["memory"]
+    unsaid = calibrate_job(load_job(None, overrides=GRID), None, parse_timings, timings=timings).result
+    assert unsaid["direct"] == []
