@@ -1,6 +1,7 @@
 """Where a scaling curve bends, by three rules, on one curve or on many draws of it at once.
 
-- `threshold`: the largest K with E(K) >= threshold.
+- `threshold`: the largest K with E(K) >= threshold. On a predicted curve E is first made `cautious`: the middle of
+  what may happen bends too late, because jobs that saturate do so without warning.
 - `curvature`: Kneedle (Satopaa et al. 2011, ICDCSW) on S(K): the point furthest above the chord.
 - `marginal`: the last step of the ladder on which one more dollar still buys speedup above a floor.
 
@@ -10,6 +11,7 @@ The last axis of every array is K, ascending; leading axes are draws. NaN marks 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -61,6 +63,37 @@ def _last_true(accepted: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _knee(rule: Rule, k: Array, last: NDArray[np.int64], reached: NDArray[np.bool_]) -> Knee:
     at = np.where(last >= 0, k[np.maximum(last, 0)], np.nan)
     return Knee(rule, np.where(reached, at, np.nan), last, reached)
+
+
+NINETY = 1.6448536269514722  # standard deviations from the middle to the end of a 90 % band
+RISK = 0.05  # chance of being below the threshold from which a K is at risk: the lower end of the band
+
+
+def cautious(efficiency: ArrayLike, half: ArrayLike, odds: float) -> Array:
+    """The efficiency that is undercut with probability `odds`, `half` being the log half-width of the 90 % band.
+
+    The first K where it is below a threshold is the first K that is below it with a probability above `odds`. 0.5 gives
+    the curve itself, 0.05 the lower end of the band. A half-width that is not known counts as none.
+
+    >>> cautious([1.0, 0.75], [0.0, 0.2], 0.5).round(3).tolist()
+    [1.0, 0.75]
+    >>> cautious([1.0, 0.75], [0.0, 0.2], 0.05).round(3).tolist()
+    [1.0, 0.614]
+    """
+    known = np.nan_to_num(np.asarray(half, dtype=np.float64), nan=0.0)
+    depth = -NormalDist().inv_cdf(odds) / NINETY
+    return np.asarray(np.asarray(efficiency, dtype=np.float64) * np.exp(-depth * known))
+
+
+def first_below(k: ArrayLike, efficiency: ArrayLike, *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """Smallest K with E(K) < threshold, infinite when there is none.
+
+    >>> first_below([8, 4, 16], [0.6, 0.8, 0.5])
+    8.0
+    """
+    e = np.asarray(efficiency, dtype=np.float64)
+    below = np.asarray(k, dtype=np.float64)[np.isfinite(e) & (e < threshold - _ROUNDING)]
+    return float(below.min()) if below.size else np.inf
 
 
 def threshold_knee(k: ArrayLike, efficiency: ArrayLike, *, threshold: float = DEFAULT_THRESHOLD) -> Knee:

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
 from perfmodel.decide.cost import Decision, decide
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.knee import DEFAULT_THRESHOLD, Knee, curvature_knee, marginal_knee, threshold_knee
+from perfmodel.decide.knee import (
+    DEFAULT_THRESHOLD,
+    RISK,
+    Knee,
+    cautious,
+    curvature_knee,
+    first_below,
+    marginal_knee,
+    threshold_knee,
+)
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band
@@ -230,6 +239,9 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
     )
     below, above = _ratio_band(found, beliefs)
+    doubt = efficiency_doubt(found, beliefs, below, base)
+    odds = knee_odds(beliefs)
+    caution = cautious(np.ones_like(k), doubt, odds)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff, is_priced = priced(job)
@@ -238,7 +250,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     energy = step_energy(k, found.parts, power_of(job, measured_power(beliefs)))
     knees = {
         "threshold": (
-            threshold_knee(k, eff, threshold=threshold),
+            threshold_knee(k, eff * caution, threshold=threshold),
             threshold_knee(k, draws_eff, threshold=threshold),
         ),
         "curvature": (curvature_knee(k, ups), curvature_knee(k, draws_up)),
@@ -247,10 +259,8 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape)),
         ),
     }
-    low_eff = np.full(k.shape, np.nan)
-    low_eff[found.feasible] = np.quantile(draws_eff[:, found.feasible], 0.05, axis=0)
-    risky = np.flatnonzero(np.where(np.isfinite(low_eff), low_eff, 1.0) < threshold)
-    at_risk = int(k[risky[0]]) if risky.size else None
+    risky = first_below(k, cautious(eff, doubt, RISK), threshold=threshold)
+    at_risk = int(risky) if np.isfinite(risky) else None
     result: dict[str, Any] = {
         "k": k.astype(int),
         "regime": job.regime,
@@ -283,7 +293,8 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         else np.full(k.shape, np.nan),
         "baseline_k": int(k[base]),
         "knee": {
-            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule) | {"at_risk_from_k": at_risk}
+            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule, caution)
+            | {"at_risk_from_k": at_risk, "how": how_chosen(rule, threshold, odds)}
             for rule, (centre, drawn) in knees.items()
         },
         "p_star": _choice(found, cost, "p_star", is_priced),
@@ -328,6 +339,38 @@ def _ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:
     return band.low / band.middle, band.high / band.middle
 
 
+def efficiency_doubt(found: Curve, beliefs: Beliefs, below: Array, base: int) -> Array:
+    """Log half-width of the 90 % band of E(K), as the validation of knees takes it.
+
+    With step times measured, the baseline is known and the doubt is that of T(K); otherwise that of T(K) / T(K0), of
+    which `below` is the lower end. NaN where it is not known.
+    """
+    known = beliefs.calibration
+    if known is None or not known.k.size:
+        return np.asarray(-np.log(below))
+    half = np.log(found.high_s / found.time_s)
+    half[base] = 0.0
+    return np.asarray(half)
+
+
+def knee_odds(beliefs: Beliefs) -> float:
+    """The odds above which a knee is declared, for what is measured of the job."""
+    known = beliefs.calibration
+    return beliefs.knee_odds("ratio" if known is None or not known.k.size else known.mode)
+
+
+def how_chosen(rule: str, threshold: float, odds: float) -> str:
+    """The rule of a knee in words."""
+    if rule == "curvature":
+        return "the K at which the speedup is furthest above its chord"
+    if rule == "marginal":
+        return "the last K at which one more dollar still buys speedup"
+    return (
+        f"the last K before efficiency is below {threshold:.0%} with a probability above {odds:.0%}; "
+        f"at risk from the K where that probability is above {RISK:.0%}"
+    )
+
+
 def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
@@ -340,6 +383,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "remedy": None,
         "k_after_remedy": None,
         "at_risk_from_k": None,
+        "how": None,
     }
     names = (
         "time_s",
@@ -386,9 +430,15 @@ def _knee(
     base: int,
     threshold: float,
     rule: str,
+    caution: Array,
 ) -> dict[str, Any]:
-    """One knee with its interval, cause, remedy and the knee after it."""
+    """One knee with its interval, cause, remedy and the knee after it; `caution` times E is what a threshold meets."""
     low, high = drawn.interval()
+    if (
+        rule == "threshold"
+    ):  # the draws are centred on the curve itself: the cautious knee may lie before them all
+        here = float(centre.k) if bool(centre.reached) else np.inf
+        low, high = min(low, here), max(high, here)
     entry: dict[str, Any] = {
         "k": int(centre.k) if np.isfinite(centre.k) else None,
         "k_low": int(low) if np.isfinite(low) else None,
@@ -409,7 +459,7 @@ def _knee(
     mended = after_remedy(found, part)
     eff = efficiency(found.k, mended, regime=job.regime, baseline=base)
     if rule == "threshold":
-        after = threshold_knee(found.k, eff, threshold=threshold)
+        after = threshold_knee(found.k, eff * caution, threshold=threshold)
     else:
         after = curvature_knee(found.k, speedup(found.k, mended, regime=job.regime, baseline=base))
     # Beyond the range: the last K is the least that can be said.

@@ -142,6 +142,10 @@ class Beliefs:
         plain = (self.noise, 1.0, 1.0) if mode == "datasheet" else (0.0, 1.0, 0.0, 0.0, 0.0)
         return self.bands.get(mode, plain)
 
+    def knee_odds(self, mode: str) -> float:
+        """Probability of a low efficiency above which a knee is declared; even odds where none was chosen."""
+        return float(self.meta.get("knee", {}).get(mode, 0.5))
+
     def calibrated(self, calibration: Calibration) -> Beliefs:
         """The same beliefs with a calibration."""
         return replace(self, calibration=calibration)

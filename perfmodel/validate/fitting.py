@@ -18,6 +18,7 @@ from perfmodel.predict.beliefs import Beliefs, workload_class
 from perfmodel.predict.extrapolation import band_spread, laws_at
 from perfmodel.validate.corpus import Resolved
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack, unpack
+from perfmodel.validate.knees import Bend, bends, choose_odds
 from perfmodel.validate.protocol import MODES, Scored, Split, accelerator_time, score_mode, split
 from perfmodel.validate.scores import conformal_factor, family_weights
 
@@ -73,9 +74,17 @@ def fit_everything(
     held = held_out_tasks(resolved, folds, population)
     scatter, noise = tune(held, full.scatter, full.noise)
     tuned = replace(population, scatter=scatter, noise=noise)
+    return Fitted(finish(resolved, folds, tuned, say), folds, packed)
+
+
+def finish(resolved: Resolved, folds: Folds, beliefs: Beliefs, say: Say = lambda text: None) -> Beliefs:
+    """What is chosen last, on held-out errors: bands, then the odds at which a knee is declared."""
     say("bands")
-    banded = replace(tuned, bands=band_weights(resolved, folds, tuned))
-    return Fitted(replace(banded, conformal=conformal(resolved, folds, banded)), folds, packed)
+    banded = replace(beliefs, bands=band_weights(resolved, folds, beliefs))
+    conformed = replace(banded, conformal=conformal(resolved, folds, banded))
+    say("knees")
+    odds = knee_odds(resolved, folds, conformed)
+    return replace(conformed, meta={**conformed.meta, "knee": odds})
 
 
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
@@ -208,19 +217,57 @@ def _factors(data: Observations, error: Array, spread: Array, family: NDArray[np
     return table
 
 
-def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
-    """The same for T(K) / T(K0) with nothing calibrated: what efficiency and speedup bands rest on."""
+@dataclass(frozen=True)
+class Ratio:
+    """T(K) / T(K0) of one family with nothing calibrated, K0 the smallest measured K."""
+
+    family: int
+    base: int  # row of K0
+    rows: NDArray[np.intp]
+    error: Array  # ln(predicted / measured)
+    spread: Array
+
+
+def ratios(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> list[Ratio]:
+    """Held-out ratios of every family."""
     data = resolved.observations
     at = linear(resolved, folds, beliefs)
-    errors, spreads, families = [], [], []
+    found = []
     for i, left_open in at.left_open.items():
         rows = data.rows[i]
-        base = rows[np.argmin(data.at.k[rows])]
+        base = int(rows[np.argmin(data.at.k[rows])])
         others = rows[data.at.k[rows] > data.at.k[base]]
         variance = beliefs.scatter.copy()
         variance[: left_open.size] += left_open
         slopes = at.effects[:, others] - at.effects[:, [base]]
-        errors.append(at.residual[base] - at.residual[others])
-        spreads.append(np.sqrt((np.square(slopes) * variance[:, None]).sum(axis=0) + 2.0 * beliefs.noise**2))
-        families.append(np.full(others.size, i, dtype=np.intp))
-    return _factors(data, np.concatenate(errors), np.concatenate(spreads), np.concatenate(families))
+        spread = np.sqrt((np.square(slopes) * variance[:, None]).sum(axis=0) + 2.0 * beliefs.noise**2)
+        found.append(Ratio(i, base, others, at.residual[base] - at.residual[others], spread))
+    return found
+
+
+def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
+    """The same for T(K) / T(K0) with nothing calibrated: what efficiency and speedup bands rest on."""
+    found = ratios(resolved, folds, beliefs)
+    families = np.concatenate([np.full(one.rows.size, one.family, dtype=np.intp) for one in found])
+    error, spread = (np.concatenate(part) for part in zip(*((r.error, r.spread) for r in found), strict=True))
+    return _factors(resolved.observations, error, spread, families)
+
+
+def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
+    """Odds at which a knee is declared, by what is measured of a job (`ratio`: nothing), chosen on held-out families."""
+    data = resolved.observations
+    known = held_out(resolved, folds, beliefs, "group")
+    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    found = {mode: choose_odds(bends(data, score_mode(data, mode, ids, known))) for mode in MODES[1:]}
+    unmeasured = []
+    for one in ratios(resolved, folds, beliefs):
+        if not one.rows.size:
+            continue
+        tau = accelerator_time(data, one.rows, data.target[one.rows])
+        base = accelerator_time(data, np.array([one.base]), data.target[[one.base]])[0]
+        half = beliefs.factor("ratio", data.kinds[one.family]) * one.spread
+        efficiency = base / tau
+        unmeasured.append(
+            Bend(one.family, data.at.k[one.rows], efficiency, efficiency * np.exp(-one.error), half)
+        )
+    return found | {"ratio": choose_odds(unmeasured)}

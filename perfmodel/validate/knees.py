@@ -1,18 +1,57 @@
-"""Does the predicted curve bend where the measured one does?"""
+"""Does the predicted curve bend where the measured one does?
+
+A knee is declared at the first measured K where the predicted chance that the efficiency is below the threshold exceeds
+some odds (`decide.knee.cautious`, as in `predict`). The odds are chosen on held-out families: as many knees within a
+factor of two as can be had while at most `ALARMS` of the straight families are alarmed. Measured and predicted knees are
+both read at the measured K, nothing is interpolated: a knee predicted just beyond the last measured K counts as missed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
+from perfmodel.decide.knee import DEFAULT_THRESHOLD, RISK, cautious, first_below
 from perfmodel.validate.protocol import Scored, accelerator_time
 
 Array = NDArray[np.float64]
 
-THRESHOLD = 0.70
+EVEN = 0.5
+GRID = tuple(
+    round(0.50 - 0.01 * step, 2) for step in range(41)
+)  # odds that are tried, from even to one in ten
+ALARMS = (
+    0.04  # of the straight families: below the 5 % that are allowed, because the choice is carried to others
+)
+
+
+@dataclass(frozen=True)
+class Bend:
+    """One family whose knee, if it has one, lies beyond the calibration points."""
+
+    family: int
+    k: Array
+    measured: Array  # efficiency against the smallest calibration K
+    predicted: Array
+    half: Array  # log half-width of the 90 % band of the prediction
+
+    @property
+    def knee(self) -> float:
+        """First measured K below the threshold, infinite for a straight family."""
+        return first_below(self.k, self.measured)
+
+    def declared(self, odds: float) -> float:
+        """First K that the prediction declares to be below the threshold."""
+        return first_below(self.k, cautious(self.predicted, self.half, odds))
+
+    def found(self, odds: float) -> bool:
+        """Whether the knee is declared within a factor of two."""
+        declared = self.declared(odds)
+        return bool(np.isfinite(declared) and 0.5 <= declared / self.knee <= 2.0)
 
 
 @dataclass(frozen=True)
@@ -24,8 +63,9 @@ class KneeScore:
     at_risk: int  # of these, flagged by the lower bound of the efficiency at or before the knee
     straight: int  # families that do not bend within the measured range
     false_alarms: int  # of these, predicted to bend
+    odds: tuple[float, float]  # smallest and largest that were used
 
-    def as_dict(self) -> dict[str, float | int | None]:
+    def as_dict(self) -> dict[str, float | int | list[float] | None]:
         """For the result."""
         return {
             "families": self.bending,
@@ -33,35 +73,60 @@ class KneeScore:
             "at_risk_flagged": self.at_risk / self.bending if self.bending else None,
             "straight": self.straight,
             "false_alarms": self.false_alarms / self.straight if self.straight else None,
+            "odds": list(self.odds),
         }
 
 
-def _first_below(k: Array, efficiency: Array) -> float:
-    """First K under the threshold, infinite when there is none."""
-    below = np.sort(k[efficiency < THRESHOLD])
-    return float(below[0]) if below.size else np.inf
-
-
-def score_knees(data: Observations, scored: Scored) -> KneeScore:
-    """Compare first K below the threshold, measured and predicted, family by family."""
-    bending = found = at_risk = straight = alarms = 0
+def bends(data: Observations, scored: Scored) -> list[Bend]:
+    """Every scored family that has not bent among its calibration points already."""
+    found = []
     owner = data.family[scored.rows]
     for family, calibration in scored.calibration.items():
         inside = owner == family
         rows = scored.rows[inside]
-        k = data.at.k[rows]
         before = accelerator_time(data, calibration, data.target[calibration])
         base = before[data.at.k[calibration] == data.at.k[calibration].min()].mean()
-        if (base / before < THRESHOLD).any():
-            continue  # the bend is among the calibration points already
-        measured = _first_below(k, base / accelerator_time(data, rows, data.target[rows]))
-        centre = base / accelerator_time(data, rows, scored.predicted[inside])
-        predicted = _first_below(k, centre)
-        if np.isfinite(measured):
-            bending += 1
-            found += bool(np.isfinite(predicted) and 0.5 <= predicted / measured <= 2.0)
-            at_risk += bool(_first_below(k, centre * np.exp(-scored.half[inside])) <= measured)
-        else:
-            straight += 1
-            alarms += bool(np.isfinite(predicted))
-    return KneeScore(bending, found, at_risk, straight, alarms)
+        if (base / before < DEFAULT_THRESHOLD).any():
+            continue
+        measured = base / accelerator_time(data, rows, data.target[rows])
+        predicted = base / accelerator_time(data, rows, scored.predicted[inside])
+        found.append(Bend(family, data.at.k[rows], measured, predicted, scored.half[inside]))
+    return found
+
+
+def choose_odds(families: Sequence[Bend], limit: float = ALARMS) -> float:
+    """The odds with the most knees found at no more than `limit` false alarms; the least cautious of equals."""
+    best, most = EVEN, -1
+    bent = [one for one in families if np.isfinite(one.knee)]
+    straight = [one for one in families if not np.isfinite(one.knee)]
+    for odds in GRID:
+        if sum(np.isfinite(one.declared(odds)) for one in straight) > limit * len(straight):
+            break
+        hits = sum(one.found(odds) for one in bent)
+        if hits > most:
+            best, most = odds, hits
+    return best
+
+
+def crossfit_odds(families: Sequence[Bend], fold_of: Mapping[int, int]) -> dict[int, float]:
+    """Odds for every family, chosen on the families of the other folds."""
+    chosen = {
+        fold: choose_odds([one for one in families if fold_of[one.family] != fold])
+        for fold in sorted({fold_of[one.family] for one in families})
+    }
+    return {one.family: chosen[fold_of[one.family]] for one in families}
+
+
+def score_knees(families: Sequence[Bend], odds: Mapping[int, float]) -> KneeScore:
+    """Compare the first K below the threshold, measured and declared, family by family."""
+    bent = [one for one in families if np.isfinite(one.knee)]
+    straight = [one for one in families if not np.isfinite(one.knee)]
+    used = [odds[one.family] for one in families] or [EVEN]
+    return KneeScore(
+        bending=len(bent),
+        found=sum(one.found(odds[one.family]) for one in bent),
+        at_risk=sum(one.declared(RISK) <= one.knee for one in bent),
+        straight=len(straight),
+        false_alarms=sum(bool(np.isfinite(one.declared(odds[one.family]))) for one in straight),
+        odds=(min(used), max(used)),
+    )

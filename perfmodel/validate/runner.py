@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
-from perfmodel.validate.fitting import fit_everything, held_out
-from perfmodel.validate.folds import shipped_folds
-from perfmodel.validate.knees import score_knees
+from perfmodel.validate.fitting import KEY_COLUMN, fit_everything, held_out
+from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
+from perfmodel.validate.knees import bends, crossfit_odds, score_knees
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
 
@@ -52,11 +52,12 @@ def validate(
     resolved = resolve(corpus, catalog or Catalog.default())
     data = resolved.observations
     beliefs_for = _held_out(resolved, scheme, refit) if is_shipped else _always(shipped_beliefs())
+    fold_of = _fold_of(resolved, scheme) if is_shipped else None
     ids = [i for i in range(len(data.names)) if data.rows[i].size]
     result: dict[str, Any] = {"modes": {}, "families": []}
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
-        result["modes"][mode] = mode_figures(resolved, scored)
+        result["modes"][mode] = mode_figures(resolved, scored, fold_of)
         result["families"] += family_rows(resolved, scored)
     result["collectives"] = collective_figures(corpus, is_shipped)
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
@@ -78,14 +79,27 @@ def _held_out(resolved: Resolved, scheme: str, refit: bool) -> Callable[[int], B
     return held_out(resolved, shipped_folds(), shipped_beliefs(), scheme)
 
 
-def mode_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:
-    """All figures of one mode, overall and by kind, accelerator, source and node crossing."""
+def _fold_of(resolved: Resolved, scheme: str) -> dict[int, int]:
+    """The fold of every family, as the fits of `scheme` cut them."""
+    names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+    return {family: int(fold) for family, fold in enumerate(assign(names, SCHEMES[scheme]))}
+
+
+def mode_figures(
+    resolved: Resolved, scored: Scored, fold_of: Mapping[int, int] | None = None
+) -> dict[str, Any]:
+    """All figures of one mode, overall and by kind, accelerator, source and node crossing.
+
+    With `fold_of`, the odds at which knees are declared are chosen for each fold on the others, else as shipped.
+    """
     data = resolved.observations
     error = scored.error(data)
     family = data.family[scored.rows]
     figures = summary(error, scored.half, family)
     if scored.mode != "datasheet" and error.size:
-        knees = score_knees(data, scored)
+        families = bends(data, scored)
+        shipped = dict.fromkeys((one.family for one in families), shipped_beliefs().knee_odds(scored.mode))
+        knees = score_knees(families, shipped if fold_of is None else crossfit_odds(families, fold_of))
         figures["knee_within_factor_2"] = knees.as_dict()["within_factor_2"]
         figures["knee"] = knees.as_dict()
     else:
