@@ -55,6 +55,25 @@ class Problem:
             message = f"{message[: _LONGEST_MESSAGE // 2]} ... {message[-_LONGEST_MESSAGE // 4 :]}"
         return f"{prefix}{self.severity}[{self.code}]: {_visible(message)}"
 
+    def within(self, width: int) -> str:
+        """The text with its first line in at most `width` columns, where the position itself leaves room.
+
+        The position and the code stay in one piece; the message goes on in lines of its own.
+
+        >>> print(Problem("prices/aws/p3.yaml", 9, 7, "L002", "this price is old", severity="warning").within(40))
+        prices/aws/p3.yaml:9:7: warning[L002]:
+            this price is old
+        """
+        head, *rest = str(self).split("\n")
+        if len(head) <= width:
+            return "\n".join([head, *rest])
+        import textwrap
+
+        message = self.headline.split("]: ", 1)[1]
+        first = head[: len(head) - len(message)].rstrip()
+        lines = textwrap.wrap(message, max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
+        return "\n".join([first, *(f"    {line}" for line in lines), *rest])
+
     def __str__(self) -> str:
         lines = [self.headline]
         if self.snippet is not None and self.line is not None:

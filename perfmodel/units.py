@@ -104,7 +104,6 @@ _SPELLED = {
     "hr": "h",
     "hrs": "h",
     "d": "day",
-    "days": "day",
     "sec": "s",
     "secs": "s",
     "second": "s",
@@ -212,7 +211,7 @@ def parse(text: str | float | int, dimension: str) -> float:
     if match is None:
         raise UnitError(f'cannot read "{text}" as a quantity', f'write it like "{EXAMPLES[dimension]}"')
     number, unit = match.groups()
-    found, scale = unit_scale(unit)
+    found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
     if found == "1" and dimension != "1" and unit == "":
         raise UnitError(
             f"a number without a unit: {number}",
@@ -283,6 +282,20 @@ def format_quantity(value: float, dimension: str, digits: int | None = 4) -> str
             if parse(f"{(text := _plain(exact / scale, n))} {unit}".strip(), dimension) == value
         )
     return f"{number} {unit}".strip()
+
+
+def in_words(value: float, dimension: str, digits: int = 4) -> str:
+    """A quantity for a sentence: whole dollars with thousands apart, days in the plural.
+
+    >>> in_words(23339.6, "USD"), in_words(2 * 86400.0, "s"), in_words(86400.0, "s"), in_words(90.0, "s")
+    ('23,340 USD', '2 days', '1 day', '1.5 min')
+    >>> parse("2 days", "s") == parse("2 day", "s")
+    True
+    """
+    if dimension == "USD" and abs(value) >= 1000 and math.isfinite(value):
+        return f"{value:,.0f} USD"
+    text = format_quantity(value, dimension, digits)
+    return f"{text}s" if text.endswith(" day") and text != "1 day" else text
 
 
 def _plain(value: Fraction, digits: int) -> str:

@@ -6,10 +6,11 @@ import datetime
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.cli import completion
 from perfmodel.cli.options import (
     FormatOption,
     NoColorOption,
@@ -20,6 +21,9 @@ from perfmodel.cli.options import (
     write_text,
 )
 from perfmodel.errors import EXIT_OK, EXIT_USAGE, UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.specs.lint import LintReport
 
 
 class LintFormat(StrEnum):
@@ -37,7 +41,11 @@ TodayOption = Annotated[
 
 def list_entries(
     kind: Annotated[
-        str | None, typer.Argument(help="accelerators, links, nodes, clusters, workloads, prices or grids.")
+        str | None,
+        typer.Argument(
+            help="accelerators, links, nodes, clusters, workloads, prices or grids.",
+            autocompletion=completion.kinds,
+        ),
     ] = None,
     sort: Annotated[
         str | None, typer.Option("--sort", metavar="KEY", help="Column or field to sort by, ascending.")
@@ -80,8 +88,13 @@ def list_entries(
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Name of an entry.")],
-    kind: Annotated[str | None, typer.Option("--kind", help="Where the name exists more than once.")] = None,
+    name: Annotated[
+        str, typer.Argument(help="Name of an entry.", autocompletion=completion.names(*completion.KINDS))
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="Where the name exists more than once.", autocompletion=completion.kinds),
+    ] = None,
     specs: SpecsOption = None,
     today: TodayOption = None,
     format: FormatOption = None,
@@ -101,7 +114,7 @@ def show(
 def lint(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="File or folder; the shipped catalogue when missing."),
+        typer.Argument(metavar="PATH", help="File or folder; the shipped catalogue when missing."),
     ] = None,
     today: TodayOption = None,
     format: Annotated[
@@ -113,7 +126,8 @@ def lint(
 ) -> None:
     """Check specs: exit 2 when one cannot be used; warnings alone exit 0."""
     from perfmodel.results import Result, __version__
-    from perfmodel.specs.catalog import display, shipped_folder
+    from perfmodel.specs.catalog import display
+    from perfmodel.specs.folders import shipped_folder
     from perfmodel.specs.lint import lint as check
 
     report = check(path or Path(display(shipped_folder())), today=_day(today))
@@ -137,13 +151,35 @@ def lint(
         }
         text = Result("lint", {"path": str(path) if path is not None else None}, result).to_json()
     else:
-        text = "".join(f"{item}\n" for item in (report.errors if quiet else report.problems))
-        text += f"{report.files} files: {len(report.errors)} errors, {len(report.warnings)} warnings\n"
+        text = _lint_text(report, None if path is not None else display(shipped_folder()), quiet)
     if output is not None:
         write_text(output, text)
     else:
         sys.stdout.write(text)
     raise typer.Exit(EXIT_USAGE if report.errors else EXIT_OK)
+
+
+def _lint_text(report: LintReport, folder: str | None, quiet: bool) -> str:
+    """Errors with their lines, warnings briefly and what mends them once; `folder` is taken off the names of files."""
+    import shutil
+    from dataclasses import replace
+
+    width = shutil.get_terminal_size().columns
+    shown: list[str] = []
+    helps: dict[str, None] = {}
+    for item in report.errors if quiet else report.problems:
+        if folder is not None and item.file is not None:
+            item = replace(item, file=item.file.removeprefix(f"{folder}/"))
+        if item.severity == "warning":
+            if item.help:
+                helps[f"{item.code}: {item.help}"] = None
+            item = replace(item, snippet=None, help=None)
+        shown.append(item.within(width))
+    if folder is not None and shown:
+        shown.insert(0, f"in {folder}:")
+    shown += [f"  help for {words}" for words in helps]
+    shown.append(f"{report.files} files: {len(report.errors)} errors, {len(report.warnings)} warnings")
+    return "".join(f"{line}\n" for line in shown)
 
 
 def _kind(text: str) -> str:

@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     file: Annotated[
-        Path, typer.Argument(metavar="[perfmodel.yaml]", show_default=False, help="Jobs and policies.")
+        Path, typer.Argument(metavar="perfmodel.yaml", show_default=False, help="Jobs and policies.")
     ] = Path("perfmodel.yaml"),
     undecided: Annotated[
         Undecided | None,

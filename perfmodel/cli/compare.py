@@ -43,13 +43,11 @@ def register(app: typer.Typer) -> None:
 def compare(
     a: Annotated[
         Path | None,
-        typer.Argument(metavar="[A.yaml]", help="The first job; or use -w and -c.", show_default=False),
+        typer.Argument(metavar="A.yaml", help="The first job; or use -w and -c.", show_default=False),
     ] = None,
     b: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[B.yaml]", help="The second; when missing, A with --set.", show_default=False
-        ),
+        typer.Argument(metavar="B.yaml", help="The second; when missing, A with --set.", show_default=False),
     ] = None,
     at: Annotated[
         int | None, typer.Option("--at", min=1, help="K whose difference is told by cause.")

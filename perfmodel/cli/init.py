@@ -17,7 +17,7 @@ SCHEMAS = {"job": ".perfmodel/job.json", "policies": ".perfmodel/policies.json"}
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to write; made when missing.")
+        Path, typer.Argument(metavar="DIR", help="Where to write; made when missing.")
     ] = Path(),
     quiet: QuietOption = False,
     no_color: NoColorOption = False,

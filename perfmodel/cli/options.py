@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel.cli import completion
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,13 +37,25 @@ class RegimeName(StrEnum):
 
 
 JobFile = Annotated[
-    Path | None, typer.Argument(metavar="[JOB.yaml]", help="Job file; or use -w and -c.", show_default=False)
+    Path | None, typer.Argument(metavar="JOB.yaml", help="Job file; or use -w and -c.", show_default=False)
 ]
 WorkloadOption = Annotated[
-    str | None, typer.Option("-w", "--workload", help="Workload: a zoo name or a file.")
+    str | None,
+    typer.Option(
+        "-w",
+        "--workload",
+        help="Workload: a zoo name or a file.",
+        autocompletion=completion.names("workloads"),
+    ),
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option("-c", "--cluster", help="Cluster: a catalogue name or a file.")
+    str | None,
+    typer.Option(
+        "-c",
+        "--cluster",
+        help="Cluster: a catalogue name or a file.",
+        autocompletion=completion.names("clusters", "nodes"),
+    ),
 ]
 KOption = Annotated[
     str | None,
@@ -71,7 +84,10 @@ BeliefsOption = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="PATH=VALUE", help="Change one value of the job; the value is YAML. Repeatable."
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change one value of the job; the value is YAML. Repeatable.",
+        autocompletion=completion.assignment,
     ),
 ]
 SpecsOption = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel.cli import completion
 from perfmodel.cli.options import (
     BeliefsOption,
     ClusterOption,
@@ -79,7 +80,11 @@ def plan(
     min_efficiency: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Least efficiency.")] = None,
     clusters: Annotated[
         str | None,
-        typer.Option(metavar="A,B|all", help="Search these clusters too; all: the whole catalogue."),
+        typer.Option(
+            metavar="A,B|all",
+            help="Search these clusters too; all: the whole catalogue.",
+            autocompletion=completion.several("clusters", "nodes"),
+        ),
     ] = None,
     jobs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Plan every job file of a folder as one fleet.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfmodel.errors import Problem, UsageError
-from perfmodel.results import Result
 from perfmodel.units import UnitError, parse
+
+if TYPE_CHECKING:
+    from perfmodel.results import Result
 
 PatternOption = Annotated[
     str | None,

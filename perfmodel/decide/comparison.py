@@ -274,12 +274,16 @@ def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _
                 "input": "interaction",
                 "before": "",
                 "after": "",
-                "effect": time,
-                "cost_effect": float(np.expm1(left)),
+                "effect": _beyond_rounding(time),
+                "cost_effect": _beyond_rounding(float(np.expm1(left))),
                 "knee_alone": None,
             }
         )
     return kept
+
+
+def _beyond_rounding(effect: float) -> float:
+    return 0.0 if np.isfinite(effect) and abs(effect) <= SAME else effect
 
 
 def _equal_speed(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.cost import argbest
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,26 +91,26 @@ Pick = tuple[int, bool, str, str | None]
 def _nightly(curve: _Curve, deadline_s: float | None) -> Pick:
     if deadline_s is None:
         return int(argbest(curve.k, curve.cost_usd)), True, "the cheapest", None
-    limit = format_quantity(deadline_s, "s")
+    limit = in_words(deadline_s, "s")
     ok = curve.time_s <= deadline_s
     if ok.any():
         at = int(argbest(curve.k, np.where(ok, curve.cost_usd, np.nan)))
         return at, True, f"the cheapest that meets the deadline of {limit}", None
     at = int(argbest(curve.k, curve.time_s))
-    need = format_quantity(float(curve.time_s[at]), "s")
+    need = in_words(float(curve.time_s[at]), "s")
     return at, False, f"no K meets the deadline of {limit}; this is the fastest", f"deadline to {need}"
 
 
 def _interactive(curve: _Curve, budget_usd: float | None) -> Pick:
     if budget_usd is None:
         return int(argbest(curve.k, curve.time_s)), True, "the fastest", None
-    limit = format_quantity(budget_usd, "USD")
+    limit = in_words(budget_usd, "USD")
     ok = curve.cost_usd <= budget_usd
     if ok.any():
         at = int(argbest(curve.k, np.where(ok, curve.time_s, np.nan)))
         return at, True, f"the fastest within {limit}", None
     at = int(argbest(curve.k, curve.cost_usd))
-    need = format_quantity(float(curve.cost_usd[at]), "USD")
+    need = in_words(float(curve.cost_usd[at]), "USD")
     return at, False, f"no K stays within {limit}; this is the cheapest", f"budget to {need}"
 
 
@@ -131,8 +131,8 @@ def _sentence(
     time, cost = float(curve.time_s[at]), float(curve.cost_usd[at])
     efficiency = float(curve.efficiency[at])
     head = (
-        f"{goal.capitalize()}: K = {int(curve.k[at])} ({format_quantity(time, 's')}, "
-        f"{format_quantity(cost, 'USD')}, efficiency {efficiency:.2f}), {why}"
+        f"{goal.capitalize()}: K = {int(curve.k[at])} ({in_words(time, 's')}, "
+        f"{in_words(cost, 'USD')}, efficiency {efficiency:.2f}), {why}"
     )
     tail = f"; relax the {relax}" if relax else ""
     return Recommendation(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 WIDE = 120  # tables grow no further: eyes lose the line
 NARROWEST = 24
+HEADING_LINES = 2  # where there is room
 
 
 def render(envelope: Envelope, console: Console | None = None) -> None:
@@ -26,10 +27,10 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     console.width = max(console.width, NARROWEST)  # COLUMNS may say anything
     kind = module_of(envelope)
-    console.print(f"[bold]{escape(clean(kind.title(envelope), console))}[/bold]", highlight=False)
+    console.print(escape(prose(kind.title(envelope), console)), highlight=False, style="bold")
     answer = kind.answer(envelope)
     if answer:
-        console.print(escape(clean(answer, console)), highlight=False)
+        console.print(escape(prose(answer, console)), highlight=False)
     for line in curve_lines(envelope, console.width, ascii_only=is_ascii(console)):
         console.print(
             escape(clean(line, console)),
@@ -47,7 +48,7 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(f"note: {escape(clean(note, console))}", highlight=False, style="dim")
+        console.print(escape(prose(f"note: {note}", console)), highlight=False, style="dim")
     console.print(escape(clean(stamp(envelope).line, console)), highlight=False, style="dim")
 
 
@@ -85,10 +86,9 @@ def print_table(table: Table, console: Console) -> None:
     mark_width = 3 if table.marked else 0
     widths = fit_columns(table, min(console.width, WIDE) - mark_width)
     simple = is_ascii(console)
+    if table.title:  # by itself: a narrow table would break it
+        console.print(escape(prose(table.title, console)), highlight=False, style="bold")
     grid = RichTable(
-        title=escape(clean(table.title, console)),
-        title_justify="left",
-        title_style="bold",
         box=box.ASCII2 if simple else box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -109,20 +109,17 @@ def print_table(table: Table, console: Console) -> None:
     tick = "*" if simple else "✓"
     for r in range(len(table.rows)):
         chosen = r in table.marked
-        cells = [escape(clean(cells[r], console)) for _, cells in shown.values()]
+        cells = [escape(text.folded(clean(cells[r], console), widths[i])) for i, (_, cells) in shown.items()]
         grid.add_row(
             *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
         )
     console.print(grid, highlight=False)
     if table.note:
-        console.print(escape(clean(table.note, console)), highlight=False, style="dim")
+        console.print(escape(prose(table.note, console)), highlight=False, style="dim")
     dropped = [head.title for i, head in enumerate(heads) if i not in widths]
     if dropped:
-        console.print(
-            f"more columns with --format csv: {escape(clean(', '.join(dropped), console))}",
-            highlight=False,
-            style="dim",
-        )
+        words = f"more columns with --format csv: {', '.join(dropped)}"
+        console.print(escape(prose(words, console)), highlight=False, style="dim")
 
 
 def fit_columns(table: Table, width: int) -> dict[int, int]:
@@ -132,7 +129,9 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
     """
     least: dict[int, int] = {}
     most: dict[int, int] = {}
+    headings: dict[int, str] = {}
     for i, (heading, cells) in enumerate(text.table_text(table)):
+        headings[i] = heading
         word = max((len(w) for w in heading.split()), default=1)
         longest = max((len(c) for c in cells), default=1)
         most[i] = max(word, longest)
@@ -152,12 +151,22 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
         if table.heads[worst].priority == 0:
             break
         del kept[worst]
-    for i in kept:  # what is left over goes to the text, in order
+    for i in kept:  # what is left over goes to the text, in order, and to headings if all then take few lines
         kept[i] += min(most[i] - kept[i], max(0, width - total(kept)))
+    wider = {i: max(kept[i], text.width_for(headings[i], HEADING_LINES)) for i in kept}
+    if total(wider) <= width:
+        kept = wider
     for i in sorted(kept, key=lambda i: -kept[i]):  # only always-shown columns are left: text gives way
         if total(kept) > width and not text.numeric(table.values(i)):
             kept[i] = max(6, kept[i] - (total(kept) - width))
     return kept
+
+
+def prose(value: str, console: Console) -> str:
+    """Text for the console in lines that fit; numbers stay with their units and names."""
+    return "\n".join(
+        text.lines(part, console.width) if part else part for part in clean(value, console).split("\n")
+    )
 
 
 def clean(value: str, console: Console) -> str:

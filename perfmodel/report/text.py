@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
@@ -72,14 +73,14 @@ def quantity(value: Cell, unit: str) -> str:
     return f"{number(value / factor)} {shown}".rstrip()
 
 
-def cell(value: Cell, factor: float = 1.0) -> str:
-    """A table cell as text: numbers divided by the column's factor, booleans as yes and no."""
+def cell(value: Cell, factor: float = 1.0, *, apart: bool = False) -> str:
+    """A table cell as text: numbers divided by the column's factor, thousands `apart`, booleans as yes and no."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and factor == 1.0:
-        return f"{value:,d}" if abs(value) >= 10000 else str(value)
+        return f"{value:,d}" if apart else str(value)
     if isinstance(value, (int, float)):
         return number(value / factor)
     return str(value)
@@ -108,10 +109,70 @@ def column_text(
     ('time [ms]', ['500', '250', '-'])
     """
     factor, unit = scale(scaled_by or values, column.quantity)
+    # Four digits are read at a glance, as in K = 1024; a column with more has them apart throughout.
+    apart = any(isinstance(v, int) and abs(v) >= 10_000 for v in values)
     if column.quantity == "" or not any(_is_number(v) for v in values):
-        return column.title, [cell(v) for v in values]
+        return column.title, [cell(v, apart=apart) for v in values]
     heading = f"{column.title} [{unit}]" if unit else column.title
-    return heading, [cell(v, factor) for v in values]
+    return heading, [cell(v, factor, apart=apart) for v in values]
+
+
+# What reads as one word: "K = 8", "90 %", "12 USD/h", "2 days".
+_TOGETHER = re.compile(
+    r"\(?[A-Za-z*]+ (?:=|<|>|>=|<=) \S+|\(?[\d.,]+ (?:%|USD|[kMGTPE]?(?:B|W|J|FLOP)\b|d|h|min|s|ms|us|ns|days?)\S*|\S+"
+)
+
+
+def lines(value: str, width: int) -> str:
+    """Text broken into lines of at most `width`, never between a number and what it belongs to.
+
+    >>> print(lines("the fastest is K = 1024 at 1,500 USD", 20))
+    the fastest is
+    K = 1024 at
+    1,500 USD
+    """
+    done: list[str] = []
+    line = ""
+    for word in _TOGETHER.findall(value):
+        if line and len(line) + 1 + len(word) > width:
+            done.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*done, line])
+
+
+def folded(value: str, width: int) -> str:
+    """Words wider than `width` broken where they have a joint (after / _ . - @), else where they must be.
+
+    >>> folded("see github.com/example/some-project", 14).split()
+    ['see', 'github.com/', 'example/some-', 'project']
+    """
+    return " ".join("\n".join(_pieces(word, width)) for word in value.split(" "))
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    found = []
+    while len(word) > width > 0:
+        joint = max(word.rfind(mark, 0, width) for mark in "/_.-@")
+        cut = joint + 1 if joint > 0 else width
+        found.append(word[:cut])
+        word = word[cut:]
+    return [*found, word]
+
+
+def width_for(heading: str, most_lines: int) -> int:
+    """The least width at which a heading takes at most so many lines.
+
+    >>> width_for("change of input [%]", 2), width_for("K", 2)
+    (9, 1)
+    """
+    longest = max((len(word) for word in heading.split()), default=1)
+    return next(
+        width
+        for width in range(longest, max(longest, len(heading)) + 1)
+        if lines(heading, width).count("\n") < most_lines or width >= len(heading)
+    )
 
 
 def numeric(values: Sequence[Cell]) -> bool:

@@ -6,7 +6,6 @@ before validation, so that every problem keeps the file and line where it stands
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from perfmodel.specs.checking import Path as Loc
 from perfmodel.specs.checking import build
 from perfmodel.specs.economy import Grid, Offer
 from perfmodel.specs.fields import Record
+from perfmodel.specs.folders import ZOO, files_by_name, spec_folders
 from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 from perfmodel.specs.workload import Workload
@@ -36,14 +36,6 @@ REFERENCES: dict[str, dict[str, str]] = {
     "nodes": {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"},
     "clusters": {"node": "nodes", "scale_out": "links"},
 }
-SUFFIXES = (".yaml", ".yml")
-_PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def shipped_folder() -> Path:
-    """The hardware specs of the installed wheel, or of the checkout."""
-    inside = _PACKAGE / "_hardware_specs"
-    return inside if inside.is_dir() else _PACKAGE.parent / "hardware_specs"
 
 
 @dataclass
@@ -77,13 +69,7 @@ class Catalog:
                         code="S012", message=f"no folder {folder}", help="--specs names a folder of specs"
                     )
                 )
-        named = [Path(part) for part in os.environ.get("PERFMODEL_SPECS", "").split(os.pathsep) if part]
-        folders = [*reversed(extra), *named, Path("hardware_specs"), shipped_folder()]
-        found: dict[Path, Path] = {}
-        for folder in folders:
-            if folder.is_dir():
-                found.setdefault(folder.resolve(), folder)
-        return cls(tuple(found.values()), _PACKAGE / "workloads" / "zoo")
+        return cls(spec_folders(extra), ZOO)
 
     # Finding files
 
@@ -91,15 +77,7 @@ class Catalog:
         """Files of a kind by name, the winning one first."""
         if kind not in self._files:
             _check_kind(kind)
-            found: dict[str, list[Path]] = {}
-            folders = [folder / kind for folder in self.folders]
-            if kind == "workloads" and self._zoo is not None:
-                folders.append(self._zoo)
-            for folder in folders:
-                for path in sorted(folder.rglob("*")):
-                    if path.suffix in SUFFIXES and path.is_file():
-                        found.setdefault(path.name.removesuffix(path.suffix), []).append(path)
-            self._files[kind] = found
+            self._files[kind] = files_by_name(kind, self.folders, self._zoo)
         return self._files[kind]
 
     def names(self, kind: str) -> list[str]:

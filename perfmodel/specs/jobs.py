@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import SpecError, UsageError
-from perfmodel.specs.catalog import REFERENCES, SUFFIXES, Catalog, Resolution
+from perfmodel.specs.catalog import REFERENCES, Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.defaults import Finisher
+from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.job import Jitter, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 

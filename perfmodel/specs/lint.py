@@ -10,11 +10,12 @@ from pathlib import Path
 
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.browse import STALE_DAYS, is_stale
-from perfmodel.specs.catalog import KINDS, MODELS, SUFFIXES, Catalog, expand_collection
+from perfmodel.specs.catalog import KINDS, MODELS, Catalog, expand_collection
 from perfmodel.specs.checking import build
 from perfmodel.specs.claims import claim_from_tree
 from perfmodel.specs.economy import Offer
 from perfmodel.specs.fields import Record
+from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.hardware import Accelerator, Node
 from perfmodel.specs.jobs import job_from_tree
 from perfmodel.specs.loader import Mark, Source, Tree, read_file

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
-from perfmodel.specs.catalog import SUFFIXES, Catalog
+from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.checking import build
 from perfmodel.specs.fields import SpecModel
+from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.job import Job
 from perfmodel.specs.jobs import job_from_tree, load_job
 from perfmodel.specs.loader import Mark, Tree, read_file

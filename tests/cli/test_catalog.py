@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -166,3 +167,15 @@ def test_init_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
     assert (tmp_path / "job.yaml").read_text() == "mine\n"
     assert main(["init", str(tmp_path / "job.yaml")]) == 2
+
+
+def test_lint_of_the_shipped_catalogue_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = out_of(["catalog", "lint", *TODAY], capsys).splitlines()
+    assert any("warning[L002]" in line for line in lines)
+    assert max(len(line) for line in lines[1:]) <= 80  # the first names the folder, wherever it is
+    places = [line for line in lines if line.startswith("prices/")]
+    assert all(re.match(r"prices/\S+\.yaml:\d+:\d+: warning\[L\d+\]:", line) for line in places)
+    assert sum("help for L002" in line for line in lines) == 1

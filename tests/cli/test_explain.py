@@ -36,6 +36,8 @@ def test_a_table_of_eighty_columns_in_a_process_of_its_own():
     assert "a step takes" in done.stdout.splitlines()[1]
     for heading in ("Terms", "Collectives", "Memory of a device", "Inputs that matter"):
         assert heading in done.stdout
+    assert "github.com/stas00/ml-engineering" in done.stdout  # an address is not cut
+    assert "Sources" in done.stdout
 
 
 def test_json_has_terms_collectives_and_sources(shell):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import SpecError
-from perfmodel.specs.catalog import KINDS, Catalog, shipped_folder
+from perfmodel.specs.catalog import KINDS, Catalog
+from perfmodel.specs.folders import shipped_folder
 from perfmodel.specs.lint import lint
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from perfmodel.errors import SpecError
-from perfmodel.specs.catalog import shipped_folder
+from perfmodel.specs.folders import shipped_folder
 from perfmodel.specs.loader import read_file
 from perfmodel.specs.schema import names, schema, to_text
 

@@ -17,7 +17,7 @@ from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.ratio import efficiency_band, log_half_width
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Setup, curve
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
 Array = NDArray[np.float64]
@@ -116,9 +116,9 @@ def rates_above_band(expected: Sequence[Expected], subject: Subject) -> list[Fin
         claimed = item.point.time_s
         if claimed is None or claimed >= item.low_s:
             continue
-        shown = f"a step in {format_quantity(claimed, 's')} at K = {item.point.k}"
-        bound = f"95 % band {format_quantity(item.low_s, 's')} to {format_quantity(item.high_s, 's')}"
-        evidence = f"Public runs of this kind on this hardware put the step at {format_quantity(item.time_s, 's')}; the claim is {item.time_s / claimed:.2f} times as fast."
+        shown = f"a step in {in_words(claimed, 's')} at K = {item.point.k}"
+        bound = f"95 % band {in_words(item.low_s, 's')} to {in_words(item.high_s, 's')}"
+        evidence = f"Public runs of this kind on this hardware put the step at {in_words(item.time_s, 's')}; the claim is {item.time_s / claimed:.2f} times as fast."
         rate = item.point.rate_per_accelerator
         if subject.load is not None and rate:
             mfu = rate * subject.load.model_flop / subject.machine.peak(item.point.precision)[0]
@@ -211,8 +211,8 @@ def weak_baseline(
         Finding(
             code="weak-baseline",
             severity="suspicious",
-            claim=f"T({base.point.k}) = {format_quantity(base.point.time_s, 's')}",
-            bound=f"95 % band {format_quantity(base.low_s, 's')} to {format_quantity(base.high_s, 's')}, and within {math.expm1(half):.0%} of the other runs",
+            claim=f"T({base.point.k}) = {in_words(base.point.time_s, 's')}",
+            bound=f"95 % band {in_words(base.low_s, 's')} to {in_words(base.high_s, 's')}, and within {math.expm1(half):.0%} of the other runs",
             evidence=(
                 f"Against the model the baseline takes {slow:.2f} times as long, the runs beyond it {median(residuals):.2f} times: "
                 f"a factor {borrowed:.2f}{shown} at K = {last.point.k} is borrowed from the baseline{left}."

@@ -22,7 +22,7 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve, curve
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 
 # Shown of a layout in a sentence; degrees of one are left out.
 _DEGREES = ("dp", "tp", "pp", "cp", "ep", "vpp")
@@ -145,7 +145,7 @@ def runner_up(found: Found, shown: Sequence[Candidate], curves: Sequence[Curve])
     gaps = {name: float(curves[1].parts[name][0] - curves[0].parts[name][0]) for name in curves[0].parts}
     largest = sorted(gaps, key=lambda name: (-abs(gaps[name]), name))[:2]
     reasons = ", ".join(
-        f"{name.replace('_', ' ')} {'+' if gaps[name] >= 0 else '-'}{format_quantity(abs(gaps[name]), 's', 3)}"
+        f"{name.replace('_', ' ')} {'+' if gaps[name] >= 0 else '-'}{in_words(abs(gaps[name]), 's', 3)}"
         for name in largest
         if abs(gaps[name]) > 1e-6 * first.time_s
     )
@@ -166,12 +166,12 @@ def _sentence(
     best = shown[0]
     target = found.targets[best.target]
     wall = found.wall_s(best)
-    run = f", {format_quantity(wall, 's', 3)} for {target.steps:.0f} steps" if target.steps > 1 else ""
-    price = f", {format_quantity(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
+    run = f", {in_words(wall, 's', 3)} for {target.steps:,.0f} steps" if target.steps > 1 else ""
+    price = f", {in_words(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
     what = (
-        f"K = {best.k} of {target.name} as {layout_words(best)}: {format_quantity(best.time_s, 's', 3)} a step "
-        f"({format_quantity(float(curves[0].low_s[0]), 's', 3)} to "
-        f"{format_quantity(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
+        f"K = {best.k} of {target.name} as {layout_words(best)}: {in_words(best.time_s, 's', 3)} a step "
+        f"({in_words(float(curves[0].low_s[0]), 's', 3)} to "
+        f"{in_words(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
     )
     if missed is not None:
         return (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Constraint:
         value = self.value(candidate)
         if not self.unit:
             return f"{self.name} from {self.limit:.3g} to {value:.3g}"
-        return f"{self.name} from {format_quantity(self.limit, self.unit)} to {format_quantity(value, self.unit)}"
+        return f"{self.name} from {in_words(self.limit, self.unit)} to {in_words(value, self.unit)}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _reason(found: Found, rules: list[Constraint], broken: list[Constraint]) -> 
         best = min(options, key=lambda c: (rule.gap(c), c.key))
         word = {"deadline": "the fastest possible run takes", "budget": "the cheapest possible run costs"}
         reached = rule.value(best)
-        shown = f"{reached:.3g}" if not rule.unit else format_quantity(reached, rule.unit)
+        shown = f"{reached:.3g}" if not rule.unit else in_words(reached, rule.unit)
         if not math.isfinite(reached):
             parts.append(f"the {rule.name} cannot be judged: no price is known")
         else:
@@ -123,7 +123,7 @@ def _does_not_fit(found: Found) -> Nearest:
     room = float(target.machine.memory_bytes)
     reason = (
         f"no layout fits in memory: the smallest (K = {least.k} on {target.name}) needs "
-        f"{format_quantity(least.memory_bytes, 'B')} of {format_quantity(room, 'B')} per accelerator"
+        f"{in_words(least.memory_bytes, 'B')} of {in_words(room, 'B')} per accelerator"
     )
-    need = f"use more accelerators, or a device with at least {format_quantity(least.memory_bytes, 'B')} of memory"
+    need = f"use more accelerators, or a device with at least {in_words(least.memory_bytes, 'B')} of memory"
     return Nearest(None, reason, (need,))

@@ -15,7 +15,7 @@ from typing import Any
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
 from perfmodel.results import Result
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def fleet_result(
         unused = shared - share.used
         result["answer"] = (
             f"{len(rows)} jobs on {share.used} of {shared} accelerators ({unused} left): all done in "
-            f"{format_quantity(share.makespan_s, 's', 3)}"
-            + (f" for {format_quantity(share.cost_usd, 'USD', 4)}." if math.isfinite(share.cost_usd) else ".")
+            f"{in_words(share.makespan_s, 's', 3)}"
+            + (f" for {in_words(share.cost_usd, 'USD', 4)}." if math.isfinite(share.cost_usd) else ".")
         )
     return Result("plan", inputs, result, request.seed), share is not None
 
@@ -198,6 +198,6 @@ def _why_not(
     unlimited = allocate(options, accelerators, "cost")
     need = unlimited.cost_usd if unlimited is not None else math.nan
     return (
-        f"the cheapest choice costs {format_quantity(need, 'USD')}",
-        [f"raise the budget from {format_quantity(budget, 'USD')} to {format_quantity(need, 'USD')}"],
+        f"the cheapest choice costs {in_words(need, 'USD')}",
+        [f"raise the budget from {in_words(budget, 'USD')} to {in_words(need, 'USD')}"],
     )

@@ -170,8 +170,26 @@ def _inputs(rows: list[dict[str, Any]]) -> list[Table]:
     order = sorted(seen, key=lambda name: -_size(seen[name][2]))
     cells = [[_plain(name), *seen[name], ", ".join(uses[name])] for name in order]
     count = sum(_size(seen[name][2]) >= MATTERS for name in order)
-    found = [Table("Inputs that matter", columns, cells[:count], role="breakdown")] if count else []
+    found = _with_sources(columns, cells[:count]) if count else []
     return [*found, Table("All inputs", columns, cells, role="detail")] if cells else []
+
+
+def _with_sources(columns: list[Column], cells: list[list[Cell]]) -> list[Table]:
+    """The inputs with what they mean or a number, and the places with these numbers: an address is never cut."""
+    places = list(dict.fromkeys(str(row[4]) for row in cells if _is_place(row[4])))
+    numbers = {place: f"[{index}]" for index, place in enumerate(places, start=1)}
+    short = [[*row[:4], numbers.get(str(row[4]), row[4]), *row[5:]] for row in cells]
+    found = [Table("Inputs that matter", columns, short, role="breakdown")]
+    if places:
+        rows: list[list[Cell]] = [[number, place] for place, number in numbers.items()]
+        found.append(Table("Sources", (Column("", "", 0), Column("source", "", 0)), rows, role="breakdown"))
+    return found
+
+
+def _is_place(value: Cell) -> bool:
+    return (
+        isinstance(value, str) and "/" in value and any("." in word and "/" in word for word in value.split())
+    )
 
 
 def _size(value: Cell) -> float:

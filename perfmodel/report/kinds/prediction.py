@@ -350,7 +350,9 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
 
 
 def _basis(value: Any) -> str:
-    return str(value).replace("_", " ") if value else ""
+    """What the cost is for, with the thousands of its steps apart."""
+    words = str(value).replace("_", " ").split() if value else []
+    return " ".join(f"{int(word):,}" if word.isdecimal() else word for word in words)
 
 
 def _matters(values: Any) -> bool:
