@@ -192,6 +192,9 @@ def numbers(
 
 def stack(items: Sequence[Machine]) -> Machine:
     """Many machines along a trailing axis."""
+    if not items:
+        none = {f.name: np.zeros(0) for f in fields(Machine)}
+        return Machine(**{**none, "up_share": np.zeros((UNIFORM.size, 0))})
     return Machine(
         **{f.name: np.stack([getattr(item, f.name) for item in items], axis=-1) for f in fields(Machine)}
     )
