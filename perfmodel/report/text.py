@@ -69,7 +69,7 @@ def quantity(value: Cell, unit: str) -> str:
         return number(value) + "x"
     factor, shown = scale([value], unit)
     if unit == "USD" and abs(value) < 100:
-        return f"{value:.2f} USD" if abs(value) >= 0.01 or value == 0 else f"{number(value)} USD"
+        return f"{value:.2f} USD" if abs(value) >= 1 or value == 0 else f"{number(value)} USD"
     return f"{number(value / factor)} {shown}".rstrip()
 
 

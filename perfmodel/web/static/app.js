@@ -209,13 +209,15 @@ function comparison() {
     ["cost there", "USD", a?.p_star?.cost_usd, b.p_star?.cost_usd],
     ["fastest, K", "count", a?.fastest?.k, b.fastest?.k],
     ["step time there", "s", at(a, "time_s", a?.fastest?.k), at(b, "time_s", b.fastest?.k)],
-    [`at K = ${number(k)}: step time`, "s", at(a, "time_s", k), at(b, "time_s", k)],
-    [`at K = ${number(k)}: efficiency`, "%", at(a, "efficiency", k), at(b, "efficiency", k)],
-    [`at K = ${number(k)}: cost`, "USD", at(a, "cost_usd", k), at(b, "cost_usd", k)],
-    [`at K = ${number(k)}: memory`, "B", at(a, "memory_bytes", k), at(b, "memory_bytes", k)],
-    [`at K = ${number(k)}: layout`, null, layoutText(at(a, "layout", k)), layoutText(at(b, "layout", k))],
+    [`at K = ${number(k)}`, null, "", ""],
+    ["step time", "s", at(a, "time_s", k), at(b, "time_s", k)],
+    ["efficiency", "%", at(a, "efficiency", k), at(b, "efficiency", k)],
+    ["cost", "USD", at(a, "cost_usd", k), at(b, "cost_usd", k)],
+    ["memory", "B", at(a, "memory_bytes", k), at(b, "memory_bytes", k)],
+    ["layout", null, layoutText(at(a, "layout", k)), layoutText(at(b, "layout", k))],
   ];
   table($("compare"), ["", "baseline", "now", "change"], entries.map(([label, unit, left, right]) => ({
+    chosen: left === "" && right === "",
     cells: [label, show(left, unit), show(right, unit), change(left, right, unit)],
   })), [1, 2, 3]);
 }

@@ -102,6 +102,6 @@ export function quantity(value, unit) {
     const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(value) >= f) ?? [1, ""];
     return `${number(value / factor)} ${prefix}${unit}`;
   }
-  if (unit === "USD" && Math.abs(value) < 100 && Math.abs(value) >= 0.01) return `${value.toFixed(2)} USD`;
+  if (unit === "USD" && Math.abs(value) < 100 && Math.abs(value) >= 1) return `${value.toFixed(2)} USD`;
   return `${number(value)} ${unit}`.trim();
 }
