@@ -56,6 +56,7 @@ class Links:
             up_bytes_per_s=up,
             out_bytes_per_s_per_node=out,
             in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
+            in_network_bytes_per_s=self.machine.in_network * out,
             p=KNEE,
         )
         if not np.any(self.machine.shared_bus):

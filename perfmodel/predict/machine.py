@@ -57,6 +57,7 @@ class Machine:
     up_latency_s: Array  # of the wire and the switch, beside what software takes
     out_latency_s: Array
     in_switch: Array  # 1 where the switch reduces
+    in_network: Array  # 1 where the switches between nodes do
     shared_bus: Array  # 1 where accelerators reach each other over the host's bus
     host_link_bytes_per_s: Array
     torus_axes: Array  # of the scale-up links; 0 where they are no torus
@@ -136,6 +137,7 @@ def machine(cluster: Cluster, precision: str) -> Machine:
         topology=node.topology,
         leaf_nodes=float(fabric.leaf_nodes or 0) if fabric is not None else 0.0,
         oversubscription=float(fabric.oversubscription) if fabric is not None and out is not None else 1.0,
+        in_network=out is not None and out.in_network_reduction,
     )
 
 
@@ -152,6 +154,7 @@ def numbers(
     topology: str | None = None,
     leaf_nodes: float = 0.0,
     oversubscription: float = 1.0,
+    in_network: bool = False,
 ) -> Machine:
     """The struct from its pieces; `network_bytes_per_s` is per node and direction.
 
@@ -173,6 +176,7 @@ def numbers(
         "up_latency_s": scale_up.latency if scale_up is not None else DEFAULT_HOST_LATENCY_S,
         "out_latency_s": network_latency_s,
         "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
+        "in_network": in_network,
         "shared_bus": scale_up is None or scale_up.kind == "pcie",
         "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,
         "torus_axes": torus_axes(topology, scale_up, int(per_node)),

@@ -153,3 +153,18 @@ def test_common_machines_load_no_graph_library() -> None:
         "sys.exit('networkx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_network_that_adds_up_on_the_way_halves_the_bytes_of_an_all_reduce() -> None:
+    cluster = CATALOG.cluster("dgx-a100")
+    link = cluster.node.scale_out or cluster.scale_out
+    assert link is not None
+    slow = link.model_copy(update={"bandwidth": link.bandwidth / 10})  # the network decides
+    sharp = slow.model_copy(update={"in_network_reduction": True})
+    plain, adding = (machine(cluster.model_copy(update={"scale_out": out}), "bf16") for out in (slow, sharp))
+    at = layouts(512.0, global_batch=512, accelerators_per_node=8)
+    ranks, big = np.asarray(512.0), np.asarray(1e12)
+    before, after = (
+        float(Links(m, at, textbook()).time("all_reduce", big, ranks, np.ones(()))) for m in (plain, adding)
+    )
+    assert before / after == pytest.approx(2.0, rel=0.05)
