@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
-from perfmodel.predict.extrapolation import band_spread, join, laws_at, population_signs
+from perfmodel.predict.extrapolation import LawTrust, band_spread, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts
@@ -253,7 +253,7 @@ def _joined(
 ) -> tuple[Array, Array]:
     """The calibrated log time with the laws through the measured points joined in, and the spread after it."""
     work = setup.global_batch * float(setup.operations.tokens)
-    laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k)
+    laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k, LawTrust.read(beliefs.meta))
     law = laws.log_tau + np.log(work / setup.k)
     joined = join(model, spread, law, laws, np.log2(setup.k / known.k.max()))
     return joined.value, band_spread(joined.signs, beliefs.band_weights(known.mode))

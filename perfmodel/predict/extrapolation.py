@@ -6,24 +6,22 @@ the law pulls more.
 
     ln T = (1 - w) ln T_model + w ln T_law,    w = s^2 / (s^2 + l^2)                        (1)
 
-with s the posterior spread of the step model and l the spread of laws, by whether the node boundary is crossed
-unseen. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: constant (the largest
+with s the posterior spread of the step model and l that of the laws (`LawTrust`), which grows with the distance, with
+what is lost already and where the node boundary is crossed unseen. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: constant (the largest
 measured k), a + b (k - 1)/k (ring, which may fall) and a + b log2 k with b >= 0; their log mean is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Log-spread of the laws' own errors on the measured corpus, rounded: beyond an unseen node boundary, and elsewhere.
-CROSSING_SPREAD = 0.15
-FAMILIAR_SPREAD = 0.08
 LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
 
 
@@ -50,22 +48,54 @@ def line(x: Array, tau: Array, at: Array, *, rising: bool = True) -> Array:
 
 
 @dataclass(frozen=True)
+class LawTrust:
+    """Log-spread of the laws' own errors, l = base exp(reach (sqrt(d) - 1) + loss g + single z): d doublings beyond the
+    largest measured k, g the log loss between the smallest and the largest, z = 1 where only one k was measured.
+
+    The defaults are where tuning on held-out runs starts (`calibrate/scatter.py`).
+    """
+
+    crossing: float = 0.15  # base beyond a node boundary that no measurement crossed
+    familiar: float = 0.08  # base elsewhere
+    reach: float = 0.0
+    loss: float = 0.0
+    single: float = 0.0
+
+    @classmethod
+    def read(cls, meta: Mapping[str, Any]) -> LawTrust:
+        """From the `laws` of a priors file's meta, or the defaults."""
+        return cls(**{name: float(value) for name, value in meta.get("laws", {}).items()})
+
+    def spread(self, grounds: Array) -> Array:
+        """l at every point; `grounds` are the rows of `Laws.grounds`."""
+        crosses, reach, loss, single = grounds
+        growth = self.reach * (reach - 1.0) + self.loss * loss + self.single * single
+        return np.asarray(np.where(crosses > 0, self.crossing, self.familiar) * np.exp(growth))
+
+
+@dataclass(frozen=True)
 class Laws:
     """The laws at some k: mean of their logarithms of tau, how far they disagree, and their own spread."""
 
     log_tau: Array
     disagreement: Array
     spread: Array
+    grounds: Array  # (4, n): crosses an unseen boundary, root of the doublings beyond, loss seen, one k only
 
 
-def laws_at(k: Array, tau: Array, node: Array | float, at: Array) -> Laws:
+def laws_at(k: Array, tau: Array, node: Array | float, at: Array, trust: LawTrust) -> Laws:
     """Laws through the measured (k, tau) at other k; `node` accelerators share a node."""
-    constant = np.full_like(at, float(tau[k == k.max()].mean()))
+    last = float(tau[k == k.max()].mean())
+    constant = np.full_like(at, last)
     ring = line((k - 1.0) / k, tau, (at - 1.0) / at, rising=False)
     log = line(np.log2(k), tau, np.log2(at))
     logs = np.log(np.stack([constant, ring, log]))
     crosses = (at > node) & (float(k.max()) <= np.asarray(node))
-    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), np.where(crosses, CROSSING_SPREAD, FAMILIAR_SPREAD))
+    loss = np.log(last / float(tau[k == k.min()].mean()))
+    reach = np.sqrt(np.maximum(np.log2(at / k.max()), 0.0))
+    single = float(k.min() == k.max())
+    grounds = np.stack(np.broadcast_arrays(crosses.astype(float), reach, loss, single))
+    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), trust.spread(grounds), grounds)
 
 
 @dataclass(frozen=True)

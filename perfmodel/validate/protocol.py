@@ -12,7 +12,14 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.extrapolation import Joined, band_spread, join, laws_at, population_signs
+from perfmodel.predict.extrapolation import (
+    Joined,
+    LawTrust,
+    band_spread,
+    join,
+    laws_at,
+    population_signs,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -131,11 +138,11 @@ def _predict(
         left_open = prior[owner].T - beliefs.scatter[:, None]
         signs = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
         return rows, value, band_spread(signs, beliefs.band_weights(mode)), signs
-    joined = _join_laws(data, members, value, sd)
+    joined = _join_laws(data, members, value, sd, LawTrust.read(beliefs.meta))
     return rows, joined.value, band_spread(joined.signs, beliefs.band_weights(mode)), joined.signs
 
 
-def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array) -> Joined:
+def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array, trust: LawTrust) -> Joined:
     """Join the laws through each family's calibration points at its target rows."""
     values, signs, start = [], [], 0
     for item in members:
@@ -143,7 +150,8 @@ def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array
         part = slice(start, start + target.size)
         start += target.size
         k, at = data.at.k[rows], data.at.k[target]
-        laws = laws_at(k, accelerator_time(data, rows, data.target[rows]), data.machine.node[target], at)
+        tau = accelerator_time(data, rows, data.target[rows])
+        laws = laws_at(k, tau, data.machine.node[target], at, trust)
         work = np.log(accelerator_time(data, target, np.zeros(target.size)))
         found = join(value[part], sd[part], laws.log_tau - work, laws, np.log2(at / k.max()))
         values.append(found.value)

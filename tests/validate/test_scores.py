@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predict.extrapolation import band_spread, join, laws_at, line
+from perfmodel.predict.extrapolation import LawTrust, band_spread, join, laws_at, line
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
 from perfmodel.validate.scores import conformal_factor, errors, summary, weighted_quantile
@@ -48,7 +48,7 @@ def test_laws_never_fall_below_half_of_the_best_measured() -> None:
 
 
 def test_the_wider_the_model_the_more_the_law_pulls() -> None:
-    laws = laws_at(np.array([1.0, 8.0]), np.array([1.0, 1.1]), 8.0, np.array([64.0, 64.0]))
+    laws = laws_at(np.array([1.0, 8.0]), np.array([1.0, 1.1]), 8.0, np.array([64.0, 64.0]), LawTrust())
     model, law = np.array([0.0, 0.0]), np.array([1.0, 1.0])
     found = join(model, np.array([0.01, 1.0]), law, laws, np.array([3.0, 3.0]))
     assert found.value[0] < 0.05 < 0.9 < found.value[1]
