@@ -50,6 +50,12 @@ def calibrate(
     nccl: Annotated[
         Path | None, typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log.")
     ] = None,
+    nccl_ranks: Annotated[
+        int | None, typer.Option(min=2, help="Ranks of a collective log that does not name them (OSU).")
+    ] = None,
+    nccl_op: Annotated[
+        str | None, typer.Option(help="Operation of a collective log that does not name it: all_reduce, ...")
+    ] = None,
     trace: Annotated[
         list[Path] | None,
         typer.Option(
@@ -112,6 +118,8 @@ def calibrate(
         parse_timings,
         timings=timings,
         nccl=nccl,
+        nccl_ranks=nccl_ranks,
+        nccl_op=nccl_op,
         traces=tuple(trace or ()),
         ranks=ranks,
         preset=preset,

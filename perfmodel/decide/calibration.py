@@ -45,6 +45,8 @@ def calibrate_job(
     *,
     timings: Path | None = None,
     nccl: Path | None = None,
+    nccl_ranks: int | None = None,
+    nccl_op: str | None = None,
     traces: Sequence[Path] = (),
     ranks: Path | None = None,
     power: Sequence[str] = (),
@@ -55,8 +57,9 @@ def calibrate_job(
 ) -> Result:
     """Beliefs of one job given its measurements; `result.beliefs` is what `--beliefs` reads.
 
-    `power` names power logs (FILE or K=FILE); `interval_s` is for those without times. Power alone is added to a
-    calibration that the beliefs already hold; anything else takes its place.
+    `nccl_ranks` and `nccl_op` are for collective logs that name neither. `power` names power logs (FILE or K=FILE);
+    `interval_s` is for those without times. Power alone is added to a calibration that the beliefs already hold; anything
+    else takes its place.
     """
     known = beliefs or shipped_beliefs()
     setup = setup_of(job)
@@ -65,7 +68,7 @@ def calibrate_job(
     direct: list[Direct] = []
     traced: Traced | None = None
     if nccl is not None:
-        for sweep in read_collectives(nccl, readings=readings):
+        for sweep in read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings):
             direct += from_sweep(setup, sweep, nccl.name, notes)
     if ranks is not None:
         times_of_ranks = read_ranks(ranks)

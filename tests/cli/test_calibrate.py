@@ -163,6 +163,21 @@ def test_a_log_by_an_expression_of_ones_own(tmp_path: Path) -> None:
     assert [point["measured_s"] for point in points] == pytest.approx([0.091, 0.095], rel=0.01)
 
 
+def test_a_collective_log_that_names_no_ranks_is_told_how_many(tmp_path: Path) -> None:
+    rows = [f"{size:<20d} {12.0 + size / 4e4:.2f}" for size in (4, 1024, 1 << 20, 1 << 26)]
+    head = ["# OSU MPI-CUDA Allgather Latency Test v7.3", "# Size       Avg Latency(us)"]
+    (tmp_path / "osu.txt").write_text("\n".join([*head, *rows, "2097152              4x.1"]) + "\n")
+    refused = run("calibrate", *JOB, "--nccl", "osu.txt", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "give --nccl-ranks" in refused.stderr
+    done = run("calibrate", *JOB, "--nccl", "osu.txt", "--nccl-ranks", "8", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert {item["name"] for item in result["direct"]} == {"up_efficiency", "base_s"}
+    assert [item["line"] for item in result["rejected"]] == [7]
+    assert "osu.txt: 1 of 7 lines rejected (line 7)" in done.stderr
+
+
 def test_a_fit_report_is_printed_without_an_output_file(timings: Path) -> None:
     done = run("calibrate", *JOB, "--timings", "t.csv", cwd=timings)
     assert done.returncode == 0

@@ -98,7 +98,9 @@ def _chatter(text: str) -> bool:
 
 def _add(table: _Table, line: int, raw: str, text: str, tally: Tally) -> None:
     if table.parse is _ibm_row and (table.op is None or table.ranks is None):
-        tally.reject(line, raw, "bus bandwidth without operation and number of ranks: pass op and ranks")
+        tally.reject(
+            line, raw, "bus bandwidth without operation and number of ranks: give --nccl-op and --nccl-ranks"
+        )
         return
     point = table.parse(text, table) if table.parse else None
     if point is None or point[0] <= 0.0 or point[1] <= 0.0:
@@ -114,7 +116,9 @@ def _finish(table: _Table, tally: Tally) -> list[Sweep]:
     op, ranks = table.op, 2 if table.op == "send_recv" else table.ranks
     if op is None or ranks is None:
         missing = (
-            "operation is not named: pass op" if op is None else "number of ranks is not named: pass ranks"
+            "operation is not named: give --nccl-op"
+            if op is None
+            else "number of ranks is not named: give --nccl-ranks"
         )
         for line, text, _ in table.points:
             tally.used -= 1

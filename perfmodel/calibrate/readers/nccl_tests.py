@@ -173,9 +173,9 @@ def _sweeps(run: _Run, tally: Tally, op: str | None, ranks: int | None) -> list[
             tally.note(f"ranks ({count}) inferred from bus over algorithm bandwidth")
     if op is None or count is None:
         reason = (
-            "the operation is not named: pass op"
+            "the operation is not named: give --nccl-op"
             if op is None
-            else "the number of ranks is not named: pass ranks"
+            else "the number of ranks is not named: give --nccl-ranks"
         )
         for row in run.rows:
             tally.used -= 1

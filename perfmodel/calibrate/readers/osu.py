@@ -89,7 +89,7 @@ def _sweep(
         reason = (
             "the operation is not named or not one that can be used"
             if op is None
-            else "the number of ranks is not named: pass ranks"
+            else "the number of ranks is not named: give --nccl-ranks"
         )
         for line, text, _, _ in rows:
             tally.used -= 1

@@ -106,7 +106,7 @@ class Tally:
             ignored=self.lines - self.used - self.rejected_count,
             rejected=tuple(self.rejected),
             rejected_count=self.rejected_count,
-            rejected_lines=tuple(self.runs),
+            rejected_lines=tuple(sorted(self.runs)),
             notes=tuple(self.notes),
             **data,
         )

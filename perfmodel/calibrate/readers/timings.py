@@ -127,10 +127,12 @@ def _whole(row: Row) -> Row:
 
 
 def nothing_found(reading: Reading, what: str) -> Problem:
-    """A file with no data in it, and the first line that was refused."""
+    """A file with no data in it, and the first line that was refused for the commonest reason."""
     if not reading.rejected:
         return Problem(reading.path, code="R002", message=f"{what} in it")
-    first = reading.rejected[0]
+    reasons = reading.reasons()
+    commonest = max(reasons, key=lambda reason: reasons[reason])
+    first = next(item for item in reading.rejected if item.reason == commonest)
     return Problem(
         reading.path,
         first.line or None,

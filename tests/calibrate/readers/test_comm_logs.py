@@ -115,7 +115,7 @@ def test_osu_without_ranks_says_what_to_pass(tmp_path):
     log = read_osu(path)
     assert log.sweeps == ()
     assert log.rejected_count == len(SIZES)
-    assert "pass ranks" in log.rejected[0].reason
+    assert "give --nccl-ranks" in log.rejected[0].reason
     assert read_osu(path, ranks=4).sweeps[0].ranks == 4
 
 

@@ -170,7 +170,7 @@ def test_a_log_without_names_is_settled_by_its_numbers_or_refused(tmp_path):
     refused = read_nccl_tests(save(tmp_path, alike), ranks=8)
     assert refused.sweeps == ()
     assert refused.rejected_count == len(alike)
-    assert "pass op" in refused.rejected[0].reason
+    assert "give --nccl-op" in refused.rejected[0].reason
 
 
 @pytest.mark.parametrize("seed", range(40))
