@@ -30,8 +30,9 @@ def plain(value: Any) -> Any:
     if kind is list or kind is tuple:
         return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        whole = value.dtype.kind in "biu" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
-        return value.tolist() if whole else plain(value.tolist())
+        if value.dtype.kind == "f" and value.ndim == 1:
+            return [item if -math.inf < item < math.inf else None for item in value.tolist()]
+        return value.tolist() if value.dtype.kind in "biu" else plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
     # Subclasses, seldom: enumerations, named tuples, read-only mappings.

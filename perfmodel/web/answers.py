@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FITS = 64
 SEARCH_BYTES = 8 * 1024 * 1024
-CURVE_BYTES = 4 * 1024 * 1024
+CURVE_BYTES = 8 * 1024 * 1024  # a hundred or so
 # What a drag may move without moving the curve, and without moving the layouts to choose from.
 MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
 LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
