@@ -27,6 +27,7 @@ from perfmodel.decide.measured import (
     traced_parts,
 )
 from perfmodel.decide.prediction import inputs_of, setup_of
+from perfmodel.decide.sweeps import sweeps_json
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.fabric import OWN_SHARD_COPY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
@@ -67,8 +68,10 @@ def calibrate_job(
     readings: list[Reading] = []
     direct: list[Direct] = []
     traced: Traced | None = None
+    swept: list[Sweep] = []
     if nccl is not None:
-        for sweep in read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings):
+        swept = read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings)
+        for sweep in swept:
             direct += from_sweep(setup, sweep, nccl.name, notes)
     if ranks is not None:
         times_of_ranks = read_ranks(ranks)
@@ -120,6 +123,7 @@ def calibrate_job(
         "direct": report["direct"],
         "trace": report["trace"],
         "power": drawn,
+        **sweeps_json(swept, setup.machine),
         "readings": [account(reading) for reading in readings],
         "rejected": rejections(readings),
         "notes": notes,

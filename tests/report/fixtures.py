@@ -395,6 +395,17 @@ def calibration() -> dict[str, Any]:
             ],
             "points": [{"k": 8, "measured_s": 1.2, "fitted_s": 1.19, "residual": -0.008, "weight": 1.0}],
             "warnings": ["jitter could not be told from the prior"],
+            "sweep_points": [
+                {
+                    "sweep": f"all_reduce {algorithm}, 8 ranks",
+                    "bytes": float(2**power),
+                    "bus_bandwidth_bytes_per_s": rate * 2**power / (2**power + knee),
+                    "fitted_bus_bandwidth_bytes_per_s": 0.98 * rate * 2**power / (2**power + knee),
+                }
+                for algorithm, rate, knee in (("Tree", 1.5e11, 1e6), ("Ring", 2.3e11, 4e6))
+                for power in range(13, 31, 2)
+            ],
+            "crossovers": [{"op": "all_reduce", "ranks": 8, "from": "Tree", "to": "Ring", "bytes": 8.0e6}],
         },
     )
 

@@ -28,6 +28,7 @@ CASES += [
     ("straggler", "straggler"),
     ("check", "policies"),
     ("calibration", "calibration"),
+    ("calibration", "sweeps"),
 ]
 CASES += [("validation", "validation"), ("validation", "error_by_k")]
 CASES += [("law", "speedup"), ("law", "efficiency")]

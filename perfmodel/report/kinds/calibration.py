@@ -43,14 +43,16 @@ def tables(envelope: Envelope) -> list[Table]:
         if key in ("coefficients", "notes", "warnings") or not isinstance(value, list) or not value:
             continue
         if all(isinstance(item, Mapping) for item in value):
-            found.append(records(key, value, "detail" if key in ("readings", "rejected") else "curve"))
+            found.append(
+                records(key, value, "detail" if key in ("readings", "rejected", "sweep_points") else "curve")
+            )
     return [*found, *common.assumptions(result)]
 
 
 def figures(envelope: Envelope) -> list[str]:
     """Fitted against measured points; collective sweeps when they were read."""
     result = result_of(envelope)
-    return ["calibration"] if result.get("points") else []
+    return [name for name, key in (("calibration", "points"), ("sweeps", "sweep_points")) if result.get(key)]
 
 
 def notes(envelope: Envelope) -> list[str]:

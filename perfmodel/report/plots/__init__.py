@@ -36,6 +36,7 @@ _MODULES = {
     "validation": "evidence",
     "error_by_k": "evidence",
     "calibration": "evidence",
+    "sweeps": "evidence",
     "policies": "evidence",
     "audit": "evidence",
 }

@@ -53,6 +53,32 @@ def calibration(envelope: Envelope) -> Figure:
     return figure
 
 
+def sweeps(envelope: Envelope) -> Figure:
+    """Bus bandwidth of each collective sweep against its bytes: measured points, and the fit through them."""
+    result = result_of(envelope)
+    groups: dict[str, list[Any]] = {}
+    for row in data.rows(result.get("sweep_points")):
+        groups.setdefault(str(row["sweep"]), []).append(row)
+    figure, axes = style.new("Collective sweeps and their fits", "message [B]", "")
+    rates = [float(row["bus_bandwidth_bytes_per_s"]) for rows in groups.values() for row in rows]
+    factor = style.unit_axis(axes, "y", rates, "B/s", "bus bandwidth")
+    for i, (name, rows) in enumerate(groups.items()):
+        size = [float(row["bytes"]) for row in rows]
+        color = style.COLORS[i % 8]
+        axes.plot(
+            size, [float(row["bus_bandwidth_bytes_per_s"]) / factor for row in rows], style.MARKERS[i % 8],
+            color=color, label=style.plain(name.replace("_", " ")),
+        )  # fmt: skip
+        fit = [float(row["fitted_bus_bandwidth_bytes_per_s"]) / factor for row in rows]
+        axes.plot(size, fit, color=color, linestyle=style.DASHES[i % 4])
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for item in data.rows(result.get("crossovers")):
+        style.vertical(axes, float(item["bytes"]), f"{item['from']} to {item['to']}")
+    style.legend_below(figure, axes)
+    return figure
+
+
 def policies(envelope: Envelope) -> Figure:
     """Each policy's value and band as a share of its limit: the line at 1 is the limit."""
     rows = [
@@ -156,6 +182,7 @@ PLOTS: dict[str, Any] = {
     "validation": validation,
     "error_by_k": error_by_k,
     "calibration": calibration,
+    "sweeps": sweeps,
     "policies": policies,
     "audit": audit,
 }
