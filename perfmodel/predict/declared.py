@@ -20,6 +20,7 @@ from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.layouts import DECLARED
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Record
+from perfmodel.specs.folders import shipped_folder
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import WHOLE_REPLICAS
@@ -85,7 +86,8 @@ class Measured:
 
 @lru_cache(maxsize=1)
 def _shipped() -> Catalog:
-    return Catalog.default()
+    """The shipped folder alone: neither the user's own specs nor the current folder are part of it."""
+    return Catalog((shipped_folder(),))
 
 
 def measured_hardware(cluster: Cluster) -> tuple[Measured, ...]:
