@@ -19,7 +19,7 @@ from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.sweeps import Sweep
 from perfmodel.calibrate.readers.timings import Parser, Timings
 from perfmodel.decide.measured import (
-    JITTER_SPREAD,
+    jitter_of_ranks,
     power_from_draws,
     trace_notes,
     traced_exposure,
@@ -69,6 +69,7 @@ def calibrate_job(
     direct: list[Direct] = []
     traced: Traced | None = None
     swept: list[Sweep] = []
+    families: list[dict[str, Any]] = []
     if nccl is not None:
         swept = read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings)
         for sweep in swept:
@@ -76,8 +77,9 @@ def calibrate_job(
     if ranks is not None:
         times_of_ranks = read_ranks(ranks)
         readings.append(times_of_ranks)
-        spread = float(np.std(times_of_ranks.jitter()))
-        direct.append(Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, ranks.name))
+        learnt, families, remarks = jitter_of_ranks(times_of_ranks, ranks.name, seed)
+        direct += learnt
+        notes += remarks
     if traces:
         summary = read_trace(list(traces), readings=readings)
         notes += trace_notes(summary)
@@ -122,6 +124,7 @@ def calibrate_job(
         "coefficients": _coefficients(report["parameters"]),
         "direct": report["direct"],
         "trace": report["trace"],
+        "jitter": families,
         "power": drawn,
         **sweeps_json(swept, setup.machine),
         "readings": [account(reading) for reading in readings],

@@ -11,11 +11,13 @@ import numpy as np
 from perfmodel.calibrate.job import Direct
 from perfmodel.calibrate.parts import Traced
 from perfmodel.calibrate.readers.power_draw import Draw
+from perfmodel.calibrate.readers.rank_times import RankTimes
 from perfmodel.calibrate.readers.steps import TraceSummary
 from perfmodel.decide.energy import PowerModel, step_energy
 from perfmodel.decide.prediction import power_of, setup_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.energy import power_w
+from perfmodel.models.straggler_fit import LEAST_SAMPLES
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower
 from perfmodel.predict.curve import Setup, curve
 from perfmodel.specs.jobs import Job
@@ -115,6 +117,28 @@ def traced_jitter(summary: TraceSummary, source: str) -> list[Direct]:
     steps = min(rank.number.size for rank in summary.ranks)
     doubt = 1.0 / np.sqrt(2.0 * (len(summary.ranks) - 1) * steps)
     return [Direct("jitter", max(spread, 1e-4), float(max(JITTER_SPREAD, doubt)), source)]
+
+
+def jitter_of_ranks(
+    times: RankTimes, source: str, seed: int
+) -> tuple[list[Direct], list[dict[str, Any]], list[str]]:
+    """The spread of per-rank times for the beliefs, the families that were fitted, and what to know of their tail."""
+    spread = float(np.std(times.jitter()))
+    direct = [Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, source)]
+    if int(np.isfinite(times.time_s).sum()) < LEAST_SAMPLES:
+        return direct, [], [f"{source}: too few step times for a distribution: the spread alone was used"]
+    found = times.fit(seed=seed)
+    rows = [
+        {"family": item.family, "spread": item.spread, "tail": item.tail, "aic": item.aic}
+        for item in found.candidates
+    ]
+    check = f"samples beyond the 90 % quantile exceed it {found.excess_ratio:.2f} times as far as the fit says, p = {found.p_value:.2g}"
+    words = [
+        f"{source}: step times are {found.best.family} with spread {found.best.spread:.3g}; its tail "
+        f"{'may be trusted' if found.tail_is_trusted else 'must not be trusted beyond these samples'} ({check})",
+        f"{source}: rank {found.slowest_rank} takes {found.slowest_factor:.3f} times as long as the median rank",
+    ]
+    return direct, rows, words
 
 
 def trace_notes(summary: TraceSummary) -> list[str]:

@@ -178,6 +178,21 @@ def test_a_collective_log_that_names_no_ranks_is_told_how_many(tmp_path: Path) -
     assert "osu.txt: 1 of 7 lines rejected (line 7)" in done.stderr
 
 
+def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(tmp_path: Path) -> None:
+    import numpy as np
+
+    times = 0.1 * np.random.default_rng(2).lognormal(0.0, 0.05, (60, 4)) * [1.0, 1.0, 1.1, 1.0]
+    rows = [f"{rank},{step},{times[step, rank]:.6f}" for step in range(60) for rank in range(4)]
+    (tmp_path / "ranks.csv").write_text("\n".join(["rank,step,time_s", *rows]) + "\n")
+    done = run("calibrate", *JOB, "--ranks", "ranks.csv", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert result["jitter"][0]["spread"] == pytest.approx(0.05, rel=0.2)
+    assert min(row["aic"] for row in result["jitter"]) == result["jitter"][0]["aic"]
+    assert any("its tail may be trusted" in note for note in result["notes"])
+    assert any("rank 2 takes 1.0" in note or "rank 2 takes 1.1" in note for note in result["notes"])
+
+
 def test_a_fit_report_is_printed_without_an_output_file(timings: Path) -> None:
     done = run("calibrate", *JOB, "--timings", "t.csv", cwd=timings)
     assert done.returncode == 0

@@ -129,6 +129,17 @@ def test_every_rejected_line_has_its_number_however_many(tmp_path: Path) -> None
     assert reading["rejected_lines"] == "6-305"
 
 
+def test_per_rank_times_are_runs_whose_slowest_rank_counts(tmp_path: Path) -> None:
+    for k, base in ((2, 0.5), (4, 0.3)):
+        rows = [f"{rank},{step},{base + 0.01 * rank}" for step in range(40) for rank in range(k)]
+        (tmp_path / f"ranks{k}.txt").write_text("\n".join(["rank,step,time_s", *rows, "torn"]) + "\n")
+    found = study_file(tmp_path).envelope()["result"]
+    assert found["k"] == [2, 4]
+    assert found["mean_s"] == pytest.approx([0.51, 0.33])
+    assert found["repeats"] == [10, 10]
+    assert [row["rejected_lines"] for row in found["readings"]] == ["82", "162"]
+
+
 def test_a_plain_table_is_read_as_ever() -> None:
     table = parse_timings("k,time_s\n1,10\n")
     assert joined([table, table]).rows == 2

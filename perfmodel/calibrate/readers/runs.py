@@ -1,4 +1,4 @@
-"""Timings out of whatever runs left behind: a table, training logs, Slurm accounting, profiler traces, or a folder of these.
+"""Timings out of whatever runs left behind: a table, training logs, per-rank times, Slurm accounting, traces, or folders.
 
 In a folder every log is a run, and so is every subfolder; traces that lie side by side belong to one run when they tell the
 same K.
@@ -12,10 +12,18 @@ from pathlib import Path
 from perfmodel.calibrate.readers.chrome_trace import read_chrome_trace
 from perfmodel.calibrate.readers.detect import detect
 from perfmodel.calibrate.readers.nsys_sqlite import read_nsys_sqlite
+from perfmodel.calibrate.readers.rank_times import read_rank_times
 from perfmodel.calibrate.readers.sacct import read_sacct
 from perfmodel.calibrate.readers.source import Reading, open_bytes
 from perfmodel.calibrate.readers.steps import TraceSummary, combine
-from perfmodel.calibrate.readers.timings import Row, sacct_rows, table_text, trace_rows, train_log_rows
+from perfmodel.calibrate.readers.timings import (
+    Row,
+    rank_rows,
+    sacct_rows,
+    table_text,
+    trace_rows,
+    train_log_rows,
+)
 from perfmodel.calibrate.readers.train_log import k_of_name, read_train_log
 from perfmodel.errors import Problem, SpecError
 
@@ -23,7 +31,7 @@ TRACES: dict[str, Callable[[Path], TraceSummary]] = {
     "chrome-trace": read_chrome_trace,
     "nsys-sqlite": read_nsys_sqlite,
 }
-_LOGS = ("train-log", "sacct", *TRACES)
+_LOGS = ("train-log", "sacct", "rank-times", *TRACES)
 
 
 def timings(
@@ -78,6 +86,10 @@ def _rows(files: list[Path], preset: str | None, pattern: str | None, readings: 
             table = read_sacct(file)
             readings.append(table)
             rows += sacct_rows(table)
+        elif kind == "rank-times":
+            times = read_rank_times(file)
+            readings.append(times)
+            rows += rank_rows(times, _named_k(file))
         else:
             log = read_train_log(file, preset=preset, pattern=pattern)
             readings.append(log)

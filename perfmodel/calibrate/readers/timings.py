@@ -13,10 +13,11 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.calibrate.readers.rank_times import RankTimes
 from perfmodel.calibrate.readers.sacct import SacctTable
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.steps import TraceSummary
-from perfmodel.calibrate.readers.train_log import TrainLog
+from perfmodel.calibrate.readers.train_log import BATCHES, TrainLog
 from perfmodel.errors import Problem, SpecError
 
 Row: TypeAlias = dict[str, float | None]  # column -> value; None is a blank cell
@@ -107,6 +108,15 @@ def trace_rows(trace: TraceSummary, k: int | None = None) -> list[Row]:
             )
         )
     return [{"k": float(workers), **row} for row in trace.study_rows()]
+
+
+def rank_rows(times: RankTimes, k: int | None = None) -> list[Row]:
+    """Up to `BATCHES` means of the slowest rank's step time; K is named, or the number of ranks that reported."""
+    if times.time_s.size == 0:
+        raise SpecError(nothing_found(times, "no step times of ranks"))
+    slowest = np.nanmax(times.time_s, axis=1)
+    means = [part.mean() for part in np.array_split(slowest, min(BATCHES, slowest.size))]
+    return [{"k": float(k or times.ranks.size), "time_s": float(mean)} for mean in means]
 
 
 def table_text(rows: Sequence[Row]) -> bytes:
