@@ -135,7 +135,7 @@ class Beliefs:
     def factor(self, mode: str, kind: str) -> float:
         """Conformal widening of a band, in units of its own standard deviation."""
         table = self.conformal.get(mode, {})
-        return float(table.get(workload_class(kind), table.get("all", 1.645)))
+        return float(table.get(kind, table.get(workload_class(kind), table.get("all", 1.645))))
 
     def band_weights(self, mode: str) -> Sequence[float]:
         """Weights of what a band is made of; the spread alone where none were fitted."""

@@ -255,7 +255,7 @@ def _joined(
     work = setup.global_batch * float(setup.operations.tokens)
     laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k, LawTrust.read(beliefs.meta))
     law = laws.log_tau + np.log(work / setup.k)
-    joined = join(model, spread, law, laws, np.log2(setup.k / known.k.max()))
+    joined = join(model, spread, law, laws)
     return joined.value, band_spread(joined.signs, beliefs.band_weights(known.mode))
 
 

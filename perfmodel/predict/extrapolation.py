@@ -106,30 +106,35 @@ class Joined:
     signs: Array  # (n_signs, ...): see SIGNS
 
 
-# What a band is made of: a floor, the joined spread, the gap between model and laws, the laws' own disagreement, and
-# the distance to the largest measured K in doublings. A fitted weight for each makes the spread (`band_spread`).
-SIGNS = ("floor", "spread", "gap", "disagreement", "reach")
+# What a band is made of: a floor, the joined spread, the gap between model and laws, the laws' own disagreement, the
+# distance to the largest measured K in doublings, the loss seen among the measurements, and an unseen node boundary.
+# A fitted weight for each makes the spread (`band_spread`); files of older fits have weights for the first five.
+SIGNS = ("floor", "spread", "gap", "disagreement", "reach", "loss", "crossing")
 
 
-def join(model: Array, spread: Array, law: Array, laws: Laws, reach: Array) -> Joined:
+def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
     """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions."""
     weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
+    crosses, reach, loss, _ = laws.grounds
     signs = np.stack(
         np.broadcast_arrays(
             np.ones_like(model),
             joined,
             np.abs(model - law),
             laws.disagreement,
-            np.sqrt(np.maximum(reach, 0.0)),
+            reach,
+            np.abs(loss),
+            crosses,
         )
     )
     return Joined(np.asarray((1.0 - weight) * model + weight * law), signs)
 
 
 def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:
-    """Root of the sum of squares of the weighted signs."""
-    return np.asarray(np.sqrt(np.tensordot(np.square(np.asarray(weights, float)), np.square(signs), axes=1)))
+    """Root of the sum of squares of the weighted signs, as many of them as have a weight."""
+    known = np.asarray(weights, float)
+    return np.asarray(np.sqrt(np.tensordot(np.square(known), np.square(signs[: known.size]), axes=1)))
 
 
 def population_signs(effects: Array, scatter: Array, left_open: Array) -> Array:

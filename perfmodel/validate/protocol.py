@@ -153,7 +153,7 @@ def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array
         tau = accelerator_time(data, rows, data.target[rows])
         laws = laws_at(k, tau, data.machine.node[target], at, trust)
         work = np.log(accelerator_time(data, target, np.zeros(target.size)))
-        found = join(value[part], sd[part], laws.log_tau - work, laws, np.log2(at / k.max()))
+        found = join(value[part], sd[part], laws.log_tau - work, laws)
         values.append(found.value)
         signs.append(found.signs)
     return Joined(np.concatenate(values), np.concatenate(signs, axis=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predict.extrapolation import LawTrust, band_spread, join, laws_at, line
+from perfmodel.predict.extrapolation import SIGNS, LawTrust, band_spread, join, laws_at, line
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
 from perfmodel.validate.scores import conformal_factor, errors, summary, weighted_quantile
@@ -50,9 +50,24 @@ def test_laws_never_fall_below_half_of_the_best_measured() -> None:
 def test_the_wider_the_model_the_more_the_law_pulls() -> None:
     laws = laws_at(np.array([1.0, 8.0]), np.array([1.0, 1.1]), 8.0, np.array([64.0, 64.0]), LawTrust())
     model, law = np.array([0.0, 0.0]), np.array([1.0, 1.0])
-    found = join(model, np.array([0.01, 1.0]), law, laws, np.array([3.0, 3.0]))
+    found = join(model, np.array([0.01, 1.0]), law, laws)
     assert found.value[0] < 0.05 < 0.9 < found.value[1]
     assert band_spread(found.signs, (0.0, 1.0, 0.0, 0.0, 0.0))[0] < 0.02
+    assert found.signs.shape == (len(SIGNS), 2)
+
+
+def test_laws_are_trusted_less_far_away_and_after_losses() -> None:
+    trust = LawTrust(reach=0.5, loss=2.0)
+    k, node, at = np.array([1.0, 2.0]), 8.0, np.array([4.0, 8.0])
+    flat, lossy = (laws_at(k, np.array([1.0, tau]), node, at, trust).spread for tau in (1.0, 1.3))
+    assert flat[0] == pytest.approx(trust.familiar)
+    assert (np.diff(flat) > 0).all()
+    assert (lossy > 1.5 * flat).all()
+
+
+def test_trust_is_read_from_the_priors_and_has_defaults() -> None:
+    assert LawTrust.read({}) == LawTrust()
+    assert LawTrust.read({"laws": {"reach": 1}}).reach == 1.0
 
 
 def test_folds_keep_a_key_on_one_side_and_are_all_shipped() -> None:
