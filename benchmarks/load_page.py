@@ -104,12 +104,12 @@ class Memory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> dict[str, float]:
-        """Memory after the first tenth of the run, and at its end [MB]."""
+    def stop(self) -> dict[str, list[float]]:
+        """Memory at the start, after each fifth of the run, and at its end [MB]."""
         self._go.set()
         self._thread.join()
-        early = self.samples[len(self.samples) // 10]
-        return {"memory_early_mb": round(early, 1), "memory_end_mb": round(self.samples[-1], 1)}
+        last = len(self.samples) - 1
+        return {"memory_mb": [round(self.samples[last * i // 5], 1) for i in range(6)]}
 
     def _watch(self) -> None:
         while True:

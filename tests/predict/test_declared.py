@@ -15,6 +15,7 @@ from perfmodel.decide.prediction import predict, setup_of
 from perfmodel.errors import SpecError
 from perfmodel.models.overlap import BUCKET_BYTES, MIB, ddp_backward_s
 from perfmodel.models.stragglers import expected_max_with_slow_devices
+from perfmodel.predict import declared
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import NAMES, quiet, textbook
 from perfmodel.predict.curve import centre
@@ -300,3 +301,13 @@ def test_a_calibration_counts_measured_hardware_among_its_measurements(tmp_path:
     assert [row["name"] for row in found["direct"]] == ["memory"]
     unsaid = calibrate_job(load_job(None, overrides=GRID), None, parse_timings, timings=timings).result
     assert unsaid["direct"] == []
+
+
+def test_a_spec_of_ones_own_in_the_usual_folders_is_not_the_shipped_one(tmp_path, monkeypatch):
+    (tmp_path / "accelerators").mkdir()
+    own = "extends: h100-sxm5-80gb\nname: h100-sxm5-80gb\nmatmul_fraction: {value: 0.61, confidence: measured}\n"
+    (tmp_path / "accelerators" / "h100-sxm5-80gb.yaml").write_text(own, encoding="utf-8")
+    monkeypatch.setenv("PERFMODEL_SPECS", str(tmp_path))
+    declared._shipped.cache_clear()
+    found = declared.measured_hardware(Catalog.default().cluster("dgx-h100"))
+    assert [(item.coefficient, item.value) for item in found] == [("matmul", 0.61)]
