@@ -27,16 +27,12 @@ from perfmodel.decide.measured import (
     traced_parts,
 )
 from perfmodel.decide.prediction import inputs_of, setup_of
-from perfmodel.decide.sweeps import sweeps_json
+from perfmodel.decide.sweeps import informed, sweeps_json
 from perfmodel.errors import Problem, SpecError
-from perfmodel.models.fabric import OWN_SHARD_COPY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.curve import Setup
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
-
-SWEEP_SPREAD = 0.05  # of a link's rate read off a sweep: the same hardware by other hands differs by 2-3 %
-LATENCY_SPREAD = 0.25  # the same for small messages
 
 
 def calibrate_job(
@@ -73,7 +69,7 @@ def calibrate_job(
     if nccl is not None:
         swept = read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings)
         for sweep in swept:
-            direct += from_sweep(setup, sweep, nccl.name, notes)
+            direct += informed(setup, known, sweep, nccl.name, notes)
     if ranks is not None:
         times_of_ranks = read_ranks(ranks)
         readings.append(times_of_ranks)
@@ -171,48 +167,6 @@ def _timed(
         batch = np.where(stated, table.global_batch, batch)
         notes.append("batches are those of the timings file")
     return replace(setup, k=k, global_batch=batch), table.time_s
-
-
-def from_sweep(setup: Setup, sweep: Sweep, source: str, notes: list[str]) -> list[Direct]:
-    """Rate and latency of the link that an all-reduce, gather or scatter sweep ran over."""
-    machine = setup.machine
-    nodes = float(sweep.nodes or max(1.0, np.ceil(sweep.ranks / float(machine.node))))
-    if sweep.op not in ("all_reduce", "all_gather", "reduce_scatter") or sweep.ranks < 2:
-        notes.append(f"{source}: a sweep of {sweep.op} among {sweep.ranks} ranks informs no belief")
-        return []
-    n, size, seconds = float(sweep.ranks), float(sweep.bytes[-1]), float(sweep.time_s[-1])
-    rounds = 2.0 if sweep.op == "all_reduce" else 1.0
-    found: list[Direct] = []
-    if nodes > 1:
-        share = (
-            rounds * (1.0 - 1.0 / n)
-            if sweep.op != "all_reduce"
-            else min(2.0 - 2.0 / n, min(2.0, 0.5 * nodes))
-        )
-        rate = size * share / seconds / (n / nodes)
-        link = float(machine.out_bytes_per_s / machine.taper(np.asarray(nodes)))
-        found.append(Direct("out_efficiency", rate / link, SWEEP_SPREAD, source))
-    else:
-        share = rounds * (1.0 - 1.0 / n) + OWN_SHARD_COPY / n
-        if float(machine.in_switch) > 0 and sweep.op == "all_reduce" and n > 4:
-            notes.append(
-                f"{source}: the switch reduces, so the all-reduce sweep does not tell the ring's rate; an all-gather sweep does"
-            )
-        else:
-            ranks = np.asarray(n)
-            link = float(machine.up_bytes_per_s * machine.share(ranks, np.ones(()), ranks))
-            found.append(
-                Direct(
-                    "up_efficiency",
-                    size * share / seconds / link,
-                    SWEEP_SPREAD,
-                    source,
-                )
-            )
-    small = float(sweep.time_s[0])
-    if float(sweep.bytes[0]) <= 65536 and nodes == 1:
-        found.append(Direct("base_s", small, LATENCY_SPREAD, source))
-    return found
 
 
 def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -173,7 +173,7 @@ def test_a_collective_log_that_names_no_ranks_is_told_how_many(tmp_path: Path) -
     done = run("calibrate", *JOB, "--nccl", "osu.txt", "--nccl-ranks", "8", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
-    assert {item["name"] for item in result["direct"]} == {"up_efficiency", "base_s"}
+    assert {item["name"] for item in result["direct"]} == {"up_efficiency", "base_s", "up_step_s"}
     assert [item["line"] for item in result["rejected"]] == [7]
     assert "osu.txt: 1 of 7 lines rejected (line 7)" in done.stderr
 

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.readers.sweeps import Sweep, make_sweep
-from perfmodel.decide.sweeps import crossovers, sweeps_json
+from perfmodel.decide.prediction import setup_of
+from perfmodel.decide.sweeps import crossovers, informed, sweeps_json
+from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.predict.coefficients import NAMES, from_logs
+from perfmodel.predict.communication import Links
+from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import machine
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.jobs import load_job
 
 SIZES = 2.0 ** np.arange(10, 31)
 
@@ -40,6 +46,53 @@ def test_the_law_is_found_again_and_efficiency_is_of_the_link() -> None:
     )
     assert all(a["efficiency"] < b["efficiency"] for a, b in pairwise(points))
     assert found["crossovers"] == []
+
+
+@pytest.mark.parametrize(
+    ("op", "ranks", "nodes", "moved"),
+    [
+        ("all_gather", 8, 1, {"up_efficiency": 0.6, "base_s": 2.0, "up_step_s": 0.5}),
+        ("all_reduce", 8, 1, {"up_efficiency": 0.8, "base_s": 0.7, "up_step_s": 0.7}),
+        ("all_reduce", 32, 4, {"out_efficiency": 0.5, "out_step_s": 1.5}),
+    ],
+)
+def test_a_sweep_gives_the_coefficients_under_which_the_model_takes_its_times(
+    op: str, ranks: int, nodes: int, moved: dict[str, float]
+) -> None:
+    job = load_job(None, overrides={"workload": "resnet50", "cluster": "dgx-a100", "global_batch": 1024})
+    setup, beliefs = setup_of(job), shipped_beliefs()
+    n = np.asarray(float(ranks))
+    group = layouts(n, global_batch=n, accelerators_per_node=8, per_node=n / nodes)
+
+    def seconds(factors: dict[str, float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        logs = beliefs.belief(setup.features()).median.copy()
+        for name, factor in factors.items():
+            logs[NAMES.index(name)] += np.log(factor)
+        return np.asarray(
+            Links(setup.machine, group, from_logs(logs)).time(op, SIZES, n, np.ones(())), np.float64
+        )
+
+    measured = seconds(moved)
+    spiked = measured * np.where(SIZES[7] == SIZES, 3.0, 1.0)  # one bad size must not move the rest
+    points = list(zip(SIZES.tolist(), spiked.tolist(), strict=True))
+    notes: list[str] = []
+    found = informed(setup, beliefs, make_sweep(op, ranks, points, nodes=nodes), "x.log", notes)
+    assert notes == []
+    medians = dict(zip(NAMES, np.exp(beliefs.belief(setup.features()).median), strict=True))
+    again = seconds({item.name: item.value / medians[item.name] for item in found})
+    assert np.median(np.abs(again / measured - 1.0)) < 0.02
+    rate = found[0]
+    assert rate.value == pytest.approx(medians[rate.name] * moved[rate.name], rel=0.05)
+
+
+def test_large_messages_alone_tell_no_latency_and_odd_operations_nothing() -> None:
+    job = load_job(None, overrides={"workload": "resnet50", "cluster": "dgx-a100", "global_batch": 1024})
+    setup, notes = setup_of(job), []
+    points = [(2.0**27, 1e-3), (2.0**28, 2e-3)]
+    found = informed(setup, shipped_beliefs(), make_sweep("all_gather", 8, points, nodes=1), "x.log", notes)
+    assert [item.name for item in found] == ["up_efficiency"]
+    assert informed(setup, shipped_beliefs(), make_sweep("scatter", 8, points, nodes=1), "x.log", notes) == []
+    assert "informs no belief" in notes[-1]
 
 
 def test_the_crossover_of_two_algorithms_is_where_their_times_meet() -> None:
