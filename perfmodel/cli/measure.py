@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel.cli import completion
 from perfmodel.cli.options import FormatOption, OutputOption, QuietOption, check_folder, emit, write_text
 from perfmodel.errors import UsageError
 
@@ -50,7 +51,12 @@ def device(
     precision: Annotated[str | None, typer.Option("--precision", help="Such as fp32,bf16; else all.")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Matmul sizes, such as 1024,4096.")] = None,
     like: Annotated[
-        str | None, typer.Option("--like", help="Catalogue accelerator whose datasheet the spec extends.")
+        str | None,
+        typer.Option(
+            "--like",
+            help="Catalogue accelerator whose datasheet the spec extends.",
+            autocompletion=completion.names("accelerators"),
+        ),
     ] = None,
     name: NameOption = None,
     quick: QuickOption = False,
