@@ -16,6 +16,7 @@ COMHPC 2016 (reduction in switches).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,9 +33,12 @@ IN_SWITCH_RANKS: Final = 4.2  # libraries keep to the ring in smaller groups
 IN_SWITCH_ORDER: Final = 12.0  # how sharply they change over
 UNKNOWN: Final = "unknown"
 ASSUMED_UP_BYTES_PER_S: Final = 450e9  # a blank scale-up link; its belief is wide
-ASSUMED_NIC_BYTES_PER_S: Final = 50e9  # per accelerator, where no network is named; its belief is wide
+ASSUMED_NIC_BYTES_PER_S: Final = 25e9  # per accelerator, where a catalogue has no node at all
 ASSUMED_OUT_LATENCY_S: Final = 1.3e-6
 ASSUMED_OUT_EFFICIENCY: Final = 0.95
+ASSUMED_SOCKET_EFFICIENCY: Final = 0.85  # of a card that the kernel's TCP drives
+SOCKET_LINK: Final = "ethernet-25"  # the host's own card: the median of the catalogue's Ethernet links
+MANY_WARM_UPS: Final = 20  # calls before timing; the common benchmarks make five
 NVL72_DOMAIN: Final = 72.0
 #: A network's step goes with this power of the latency of its link: most of a step is the library's own work.
 LATENCY_POWER: Final = 0.4
@@ -58,6 +62,7 @@ QUANTITIES: Final[dict[str, tuple[float, float]]] = {
     "in_switch": (0.57, 0.2),
     "copy": (0.38, 0.3),  # of a rank's own shard, in units of its bytes at the full rate
     "crowding": (0.5, 0.5),  # power by which a host's bus is shared beyond a pair
+    "peer_s": (1e-6, 1.0),  # of the host, for every peer of an exchange: it is a group of sends and receives
     "extra_wire": (1.5, 0.5),  # c of equation (1)
     "extra_steps": (3.0, 0.5),  # D of equation (1), inside a domain
     "extra_out_steps": (2.0, 0.5),  # and per step of a ring between domains
@@ -103,7 +108,11 @@ class Points:
 
 
 def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
-    """Read rows of a collectives table; what the catalogue does not know is `unknown`, with an assumed rate."""
+    """Read rows of a collectives table; what the catalogue does not know is `unknown`, with an assumed rate.
+
+    A row's note may state the network (InfiniBand, RoCE, TCP sockets) and how many warm-up calls were made. Remarks that
+    were drawn from the times themselves are not read: they would tell a held-out sweep's answer.
+    """
     seen: dict[tuple[str, ...], dict[str, Any]] = {}
     names = (
         "op",
@@ -114,6 +123,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
         "scale_up",
         "scale_out",
         "algorithm",
+        "note",
     )
     found: list[dict[str, Any]] = []
     for row in rows:
@@ -145,7 +155,7 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
     generation = (accelerator.generation if accelerator is not None else None) or UNKNOWN
     up_name = text["scale_up"] or (accelerator.scale_up if accelerator is not None else None) or UNKNOWN
     up: Any = catalog.get("links", up_name) if up_name in links else None
-    out_name = text["scale_out"] or UNKNOWN
+    out_name = text["scale_out"] or _stated_network(text["note"], catalog, name)
     out: Any = catalog.get("links", out_name) if out_name in links else None
     ranks = float(text["ranks"])
     per_node = float(text["accelerators_per_node"] or 8)
@@ -164,7 +174,7 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
         "share": float(group_link_share(_wiring(up_name), inside, per_node)),
         "out": inside * _nic_rate(catalog, name, out, per_node),
         "latency": out.latency if out is not None else ASSUMED_OUT_LATENCY_S,
-        "efficiency": (out.efficiency or 0.9) if out is not None else ASSUMED_OUT_EFFICIENCY,
+        "efficiency": _efficiency(out),
         "in_switch": op == "all_reduce"
         and bool(up is not None and up.in_network_reduction)
         and not ring_only,
@@ -175,11 +185,12 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
             "accelerator": name or UNKNOWN,
             "up_kind": kind,
             "up": up_name,
-            "out_kind": (_out_kind(out_name) if text["scale_out"] else _usual(catalog, name))
+            "out_kind": (_out_kind(out_name) if out_name != UNKNOWN else _usual(catalog, name))
             if crosses
             else UNKNOWN,
             "out": out_name if crosses else UNKNOWN,
             "tier": "network" if crosses else "inside",
+            "style": "warmed" if _warm_ups(text["note"]) >= MANY_WARM_UPS else "plain",
         },
     }
 
@@ -192,10 +203,42 @@ def _kind(name: str) -> str:
 
 
 def _out_kind(name: str) -> str:
-    for part, kind in (("tcpx", "tcpx"), ("roce", "roce"), ("ib-", "ib"), ("efa", "efa")):
+    for part, kind in (
+        ("tcpx", "tcpx"),
+        ("ethernet", "tcp"),
+        ("roce", "roce"),
+        ("ib-", "ib"),
+        ("efa", "efa"),
+    ):
         if part in name:
             return kind
     return UNKNOWN
+
+
+def _warm_ups(note: str) -> int:
+    """Warm-up calls that a note states, else none.
+
+    >>> _warm_ups("nccl-tests, 40 warm-ups"), _warm_ups("excerpt")
+    (40, 0)
+    """
+    found = re.search(r"(\d+) warm-ups", note)
+    return int(found[1]) if found else 0
+
+
+def _stated_network(note: str, catalog: Catalog, accelerator: str) -> str:
+    """Link that a note names in words: the one of that kind which most nodes with this accelerator have."""
+    said = note.lower()
+    if "tcp sockets" in said:
+        return SOCKET_LINK
+    kind = "ib" if "infiniband" in said else "roce" if "roce" in said else ""
+    names = [n.scale_out.name for n in _networks(catalog, accelerator) if _out_kind(n.scale_out.name) == kind]
+    return str(max(sorted(set(names)), key=names.count)) if names else UNKNOWN
+
+
+def _efficiency(link: Any) -> float:
+    if link is None:
+        return ASSUMED_OUT_EFFICIENCY
+    return float(link.efficiency or (ASSUMED_SOCKET_EFFICIENCY if _out_kind(link.name) == "tcp" else 0.9))
 
 
 def _wiring(link: str) -> str:
@@ -204,10 +247,10 @@ def _wiring(link: str) -> str:
     return "fully-connected" if link.startswith("xgmi") else "nvswitch"
 
 
-def _networks(catalog: Catalog, accelerator: str) -> list[Any]:
-    """Nodes of the catalogue with this accelerator and a network."""
+def _networks(catalog: Catalog, accelerator: str | None = None) -> list[Any]:
+    """Nodes of the catalogue with a network, and with this accelerator."""
     nodes: list[Any] = [catalog.get("nodes", name) for name in catalog.names("nodes")]
-    return [n for n in nodes if n.scale_out and n.nics_per_node and n.accelerator.name == accelerator]
+    return [n for n in nodes if n.scale_out and n.nics_per_node and accelerator in (None, n.accelerator.name)]
 
 
 def _usual(catalog: Catalog, accelerator: str) -> str:
@@ -217,13 +260,18 @@ def _usual(catalog: Catalog, accelerator: str) -> str:
 
 
 def _nic_rate(catalog: Catalog, accelerator: str, link: Any, per_node: float) -> float:
-    """Network [B/s] per accelerator: of nodes with this accelerator and link, else with the link, else one NIC each."""
+    """Network [B/s] per accelerator: of nodes with this accelerator and link, else with the link, else one NIC each.
+
+    Without a link, of nodes with this accelerator, else of all. Sockets use one card of the host.
+    """
     if link is None:
         rates = [
             n.scale_out.bandwidth * n.nics_per_node / n.accelerators_per_node
-            for n in _networks(catalog, accelerator)
+            for n in _networks(catalog, accelerator) or _networks(catalog)
         ]
         return float(np.median(rates)) if rates else ASSUMED_NIC_BYTES_PER_S
+    if link.name == SOCKET_LINK:
+        return float(link.bandwidth / per_node)
     found: list[tuple[bool, float]] = []
     for name in catalog.names("nodes"):
         node: Any = catalog.get("nodes", name)
@@ -265,4 +313,5 @@ def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     # An exchange changes protocol at a size per peer, the others at a size per call.
     low = value["extra_wire"] * np.where(exchange, 2 / n, 1.0) * work
     simple = value["extra_steps"] * inside + value["extra_out_steps"] * ring_out * step_out
-    return np.asarray(inside + steps_out * step_out + work + low * simple / (low + simple))
+    host = np.where(exchange, (n - 1) * value["peer_s"], 0.0)
+    return np.asarray(host + inside + steps_out * step_out + work + low * simple / (low + simple))

@@ -18,7 +18,7 @@ Mixed-Effects Models in S and S-PLUS (2000), ch. 7 (nonlinear mixed effects).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -50,6 +50,7 @@ SCHEMA: Final = "perfmodel/collectives/1"
 DEGREES: Final = 3.0
 SCALE: Final = 0.05  # of residuals within a sweep, in logarithms
 WIDENED: Final = (4.0, 2.0, 1.0)  # scales are wide at first, so that no early misfit is taken for an outlier
+NARROWED: Final = (1.5, 1.0)  # the same from a start that is already near
 TOLERANCE: Final = 1e-4  # of the loss, where a fit stops
 STEP: Final = 1e-5  # of a logarithm, for slopes
 #: The two effects of a sweep: what they act on, and the scale of their Cauchy prior.
@@ -60,7 +61,14 @@ SWEEP_EFFECTS: Final[tuple[tuple[tuple[str, ...], float], ...]] = (
 
 #: Levels of each quantity and the prior spread of their effects, in logarithms.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
-    "base_s": {("generation",): 0.3, ("accelerator",): 0.15, ("tier",): 0.1, ("op",): 0.2},
+    "base_s": {
+        ("generation",): 0.3,
+        ("accelerator",): 0.15,
+        ("tier",): 0.1,
+        ("op",): 0.2,
+        ("style",): 0.1,
+        ("style", "generation"): 0.2,
+    },
     "up_step_s": {("up_kind",): 0.3, ("up",): 0.3},
     "out_step_s": {("out_kind",): 0.4, ("out",): 0.3},
     "up_efficiency": {("up_kind",): 0.1, ("up",): 0.1, ("accelerator",): 0.05, ("op",): 0.05},
@@ -68,6 +76,7 @@ LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "in_switch": {("generation",): 0.1},
     "copy": {("generation",): 0.6, ("op",): 0.3, ("op", "generation"): 0.2},
     "crowding": {("accelerator",): 0.7},
+    "peer_s": {("style",): 1.0},
     "extra_wire": {("up_kind",): 0.3, ("tier",): 0.7, ("op",): 0.7},
     "extra_steps": {("up_kind",): 0.3, ("op",): 0.4},
     "extra_out_steps": {},
@@ -240,20 +249,26 @@ def fit(
     share: Array,
     *,
     sweeps: NDArray[np.str_] | None = None,
+    starts: Sequence[Array] = (),
     iterations: int = 80,
 ) -> Fit:
     """Maximum a posteriori of equation (1) under Student-t errors.
 
-    `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own.
+    `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own. Which of
+    two sweeps that disagree is the odd one makes for several maxima: the best is kept of those reached from the prior
+    and from `starts`.
     """
     names = np.zeros((0, 1), dtype=np.str_) if sweeps is None else np.unique(sweeps)[:, None]
     member = np.zeros((0, at.ranks.size)) if sweeps is None else (names == sweeps[None, :]).astype(float)
-    values = np.zeros(len(how.names))
-    own = np.zeros((len(SWEEP_EFFECTS), len(member)))
     sweep_scale = np.array([[scale] for _, scale in SWEEP_EFFECTS])
-    for wide in WIDENED:
-        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, sweep_scale * wide)
-        values, own = _solve(problem, values, own, iterations)
+    reached: list[tuple[float, Array, Array]] = []
+    for start, widths in [(np.zeros(len(how.names)), WIDENED), *((start, NARROWED) for start in starts)]:
+        values, own = start, np.zeros((len(SWEEP_EFFECTS), len(member)))
+        for wide in widths:
+            problem = _Problem(at, measured_log, how, share, member, SCALE * wide, sweep_scale * wide)
+            values, own = _solve(problem, values, own, iterations)
+        reached.append((problem.loss(values, own), values, own))
+    _, values, own = min(reached, key=lambda found: found[0])
     matrix, _, _ = problem.normal(values, own).reduced(0.0)
     left = measured_log - log_time(at, how, values)
     return Fit(

@@ -35,6 +35,7 @@ Row = Mapping[str, str]
 
 LEAST_BYTES: Final = 8192.0
 SCHEMES: Final = ("sweep", "fabric")
+BLOCKS: Final = 8  # of keys whose folds share a start
 KNEES: Final = tuple(float(p) for p in np.linspace(0.4, 1.1, 36))
 POOLED: Final = 2.0  # weight of all other sweeps, in sweeps, when choosing p for a kind of link and operation
 
@@ -71,28 +72,39 @@ def fit_all(data: Sweeps) -> Fit:
     return fit(data.at, data.measured_log, how, np.ones_like(data.measured_log), sweeps=data.keys["sweep"])
 
 
-def fit_fold(data: Sweeps, full: Fit, scheme: str, key: str) -> list[float]:
-    """Coefficients fitted without the points of one key, in the order of `full.names`.
+def fit_without(
+    data: Sweeps, full: Fit, scheme: str, keys: Sequence[str], starts: Sequence[Array] = ()
+) -> Array:
+    """Coefficients fitted without the points of some keys, in the order of `full.names`.
 
-    The fit starts afresh, lest it remember what it is not to see.
+    The fit starts afresh or from `starts`, which must not have seen these points either.
     """
-    rest = np.flatnonzero(data.keys[scheme] != key)
+    rest = np.flatnonzero(~np.isin(data.keys[scheme], keys))
     found = fit(
         data.at.take(rest),
         data.measured_log[rest],
         design(data.at, full.names).take(rest),
         np.ones(rest.size),
         sweeps=data.keys["sweep"][rest],
+        starts=starts,
     )
-    return [round(float(v), 3) for v in found.values]
+    return found.values
 
 
 def fit_folds(data: Sweeps, full: Fit) -> dict[str, dict[str, list[float]]]:
-    """For each scheme and key, coefficients fitted without the points of that key."""
-    return {
-        scheme: {key: fit_fold(data, full, scheme, key) for key in sorted(set(data.keys[scheme].tolist()))}
-        for scheme in SCHEMES
-    }
+    """For each scheme and key, coefficients fitted without the points of that key.
+
+    A fold may also start from a fit without the whole block of keys to which its own belongs.
+    """
+    folds: dict[str, dict[str, list[float]]] = {}
+    for scheme in SCHEMES:
+        keys = sorted(set(data.keys[scheme].tolist()))
+        found: dict[str, Array] = {}
+        for block in (keys[i::BLOCKS] for i in range(min(BLOCKS, len(keys)))):
+            start = fit_without(data, full, scheme, block)
+            found |= {key: fit_without(data, full, scheme, [key], [start]) for key in block}
+        folds[scheme] = {key: [round(float(v), 3) for v in found[key]] for key in keys}
+    return folds
 
 
 @lru_cache(maxsize=1)
@@ -116,7 +128,7 @@ def held_out_log_errors(data: Sweeps, scheme: str, full: Fit, folds: Mapping[str
 def two_point_log_errors(data: Sweeps) -> Array:
     """ln(predicted / measured) between the smallest and the largest size of each sweep, from these two points.
 
-    The order p of the curve is the one that served the other sweeps of that kind of link, operation and tier best.
+    The order p of the curve is the one that served the other sweeps of that kind of link, operation, tier and style best.
     """
     curves = _two_point_curves(data)
     losses = {key: np.abs(errors).mean(axis=1) for key, (_, errors) in curves.items()}
@@ -150,7 +162,7 @@ def _two_point_curves(data: Sweeps) -> dict[tuple[str, float], tuple[str, Array]
             alpha, slope = through_two_points(ends, times, p)
             predicted = np.log(alpha**p + (slope * size[inner]) ** p) / p
             errors.append(predicted - data.measured_log[inner])
-        kind = "+".join(str(data.at.keys[name][first]) for name in ("up_kind", "op", "tier"))
+        kind = "+".join(str(data.at.keys[name][first]) for name in ("up_kind", "op", "tier", "style"))
         found[key] = (kind, np.array(errors))
     return found
 

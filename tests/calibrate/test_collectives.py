@@ -116,11 +116,47 @@ def test_the_form_without_coefficients_is_monotone_in_bytes() -> None:
 
 
 def test_no_coefficient_is_keyed_by_a_source_or_a_sweep() -> None:
-    allowed = {"op", "generation", "accelerator", "up_kind", "up", "out_kind", "out", "tier"}
+    allowed = {"op", "generation", "accelerator", "up_kind", "up", "out_kind", "out", "tier", "style"}
     levels = {part for _, level, _ in collectives.shipped().names if level for part in level.split("+")}
     assert levels <= allowed
     values = {value for _, _, value in collectives.shipped().names}
     assert not values & ({row["sweep"] for row in _rows()} | {row["source"] for row in _rows()})
+
+
+def test_who_measured_does_not_matter_only_what_the_note_states() -> None:
+    rows = [dict(row) for row in _rows()]
+    anonymous = [row | {"source": "somebody", "sweep": "a"} for row in rows]
+    ours, theirs = points(rows, _catalog()), points(anonymous, _catalog())
+    assert all((ours.keys[key] == theirs.keys[key]).all() for key in ours.keys)
+    warm, few = points([_row(note="40 warm-ups"), _row(note="5 warm-ups")], _catalog()).keys["style"]
+    assert (warm, few) == ("warmed", "plain")
+
+
+def test_a_network_named_in_words_is_read() -> None:
+    across = _row(ranks="16", nodes="2", scale_out="", bytes="1073741824")
+    rows = [across | {"note": note} for note in ("InfiniBand", "OCI RoCE", "TCP sockets (IB off)", "RDMA")]
+    at = points(rows, _catalog())
+    assert at.keys["out"].tolist() == ["ib-ndr", "roce-400", "ethernet-25", "unknown"]
+    assert at.keys["out_kind"].tolist()[:3] == ["ib", "roce", "tcp"]
+    assert at.out_bytes_per_s[2] < 0.02 * at.out_bytes_per_s[0]
+
+
+def test_every_peer_of_an_exchange_costs_the_host() -> None:
+    sizes = {"bytes": "8192", "op": "all_to_all"}
+    logs = {q: np.full(2, np.log(median)) for q, (median, _) in QUANTITIES.items()}
+    at = points([_row(ranks="8", **sizes), _row(ranks="8", bytes="8192", op="all_gather")], _catalog())
+    dearer = {**logs, "peer_s": np.log(np.full(2, 6e-6))}
+    assert seconds(at, dearer) - seconds(at, logs) == pytest.approx([7 * 5e-6, 0.0])
+
+
+def test_the_better_of_two_maxima_is_kept() -> None:
+    rows = [_row(bytes=str(2**i), op="all_gather") for _ in range(2) for i in range(13, 33, 2)]
+    at = points(rows, _catalog())
+    how = collectives.design(at, collectives.coefficients_of(at))
+    measured = collectives.log_time(at, how, np.zeros(len(how.names)))
+    alone = collectives.fit(at, measured, how, np.ones(len(rows)))
+    misled = collectives.fit(at, measured, how, np.ones(len(rows)), starts=[np.full(len(how.names), 0.5)])
+    assert np.allclose(alone.values, misled.values, atol=1e-3)
 
 
 def test_fit_finds_the_rate_that_made_the_data() -> None:
