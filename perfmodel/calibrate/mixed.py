@@ -32,6 +32,7 @@ DIFFERENCE = 1e-3  # step of the forward difference, in log units
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
 LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
 PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
+MOST_ROWS = 12.0  # of one family count as independent: the rest repeat what these say
 VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
 
 
@@ -153,6 +154,7 @@ def fit(
     start: Array,
     prior: Array,
     prior_sd: Array,
+    largest_sd: Array,
     scatter: Array,
     scatter_prior: Array,
     noise: float,
@@ -164,6 +166,7 @@ def fit(
     """Fit shifts, variances and noise to all `families`.
 
     `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
+    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to;
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
     """
@@ -193,7 +196,8 @@ def fit(
             part = slice(starts[index], starts[index + 1])
             variance = scatter.copy()
             variance[n_c] *= boost[index]
-            row_noise = np.square(noise) / weights[part]
+            size = float(part.stop - part.start)
+            row_noise = np.square(noise) / weights[part] * max(1.0, size / MOST_ROWS)
             found = condition(stacked[:, part], residual[part], variance, row_noise)
             member = shifts.members[index]
             column = shifts.coefficient[member]
@@ -244,7 +248,9 @@ def fit(
                 inside = np.flatnonzero(shifts.group == group)
                 if shifts.group_names[group][1] == "all" or inside.size < 2:
                     continue
-                squared = PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(values[inside]).sum()
+                squared = (
+                    PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(values[inside] - prior[inside]).sum()
+                )
                 variance_now = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
-                prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, 1.5)
+                prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, largest_sd[inside[0]])
     return Fit(shifts, values, deviations, prior, prior_sd, scatter, noise, effects, iterations)

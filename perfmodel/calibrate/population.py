@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.mixed import Fit, fit, make_shifts
 from perfmodel.calibrate.observations import Observations
 from perfmodel.predict.beliefs import DISCREPANCIES, Beliefs
-from perfmodel.predict.coefficients import LEVELS, MEDIANS, NAMES, SPREADS
+from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 
 Array = NDArray[np.float64]
 
@@ -31,6 +31,7 @@ LEVEL_SHARE: dict[str, float] = {
     "kind*precision": 0.4,
     "sharding": 0.4,
     "tuning": 0.5,
+    "framework*tuning": 0.5,
 }
 SCATTER_SHARE = 0.35  # of a coefficient's spread, between jobs that share every level
 DISCREPANCY_SPREADS: dict[str, float] = {
@@ -50,6 +51,18 @@ DISCREPANCY_SPREADS: dict[str, float] = {
 # Families of which only ratios over K mean something get an offset of this many times the usual variance.
 FREE_OFFSET = 400.0
 START_NOISE = 0.03
+# Coefficients that only tell jobs apart: what all jobs share belongs to the others.
+PINNED = {"pace": 0.01}
+# The spread of a level may grow to this where the data ask for it ...
+LARGEST_SPREAD = 1.5
+# ... but for what is a rate or a share of a device or a link, to no more than this many times its prior.
+PHYSICAL = frozenset(
+    {
+        "matmul", "attention", "memory", "elementwise", "call_s", "up_efficiency", "out_efficiency", "up_step_s",
+        "out_step_s", "base_s", "tp_exposed", "bubble", "last_stage",
+    }
+)  # fmt: skip
+LARGEST_GROWTH = 5.0
 
 
 def scatter_prior() -> Array:
@@ -69,9 +82,23 @@ def fit_population(
 ) -> Fit:
     """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
-    prior = np.array([np.log(MEDIANS[c]) if level == "all" else 0.0 for c, level, _ in shifts.names])
+    prior = np.array(
+        [
+            np.log(MEDIANS[c]) if level == "all" else KNOWN.get((c, level, v), 0.0)
+            for c, level, v in shifts.names
+        ]
+    )
     spread = np.array(
-        [SPREADS[c] * (1.0 if level == "all" else LEVEL_SHARE[level]) for c, level, _ in shifts.names]
+        [
+            (PINNED.get(c, SPREADS[c]) if level == "all" else SPREADS[c] * LEVEL_SHARE[level])
+            for c, level, _ in shifts.names
+        ]
+    )
+    largest = np.array(
+        [
+            s * LARGEST_GROWTH if c in PHYSICAL else LARGEST_SPREAD
+            for (c, _, _), s in zip(shifts.names, spread, strict=True)
+        ]
     )
     start = prior.copy()
     known = scatter is not None
@@ -93,6 +120,7 @@ def fit_population(
         start=start,
         prior=prior,
         prior_sd=spread,
+        largest_sd=largest,
         scatter=variances,
         scatter_prior=scatter_prior(),
         noise=scale,

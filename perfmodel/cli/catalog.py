@@ -164,7 +164,9 @@ def _lint_text(report: LintReport, folder: str | None, quiet: bool) -> str:
     import shutil
     from dataclasses import replace
 
-    width = shutil.get_terminal_size().columns
+    width = (
+        shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    )  # a pipe gets one line a problem
     shown: list[str] = []
     helps: dict[str, None] = {}
     for item in report.errors if quiet else report.problems:
@@ -174,7 +176,7 @@ def _lint_text(report: LintReport, folder: str | None, quiet: bool) -> str:
             if item.help:
                 helps[f"{item.code}: {item.help}"] = None
             item = replace(item, snippet=None, help=None)
-        shown.append(item.within(width))
+        shown.append(str(item) if width is None else item.within(width))
     if folder is not None and shown:
         shown.insert(0, f"in {folder}:")
     shown += [f"  help for {words}" for words in helps]

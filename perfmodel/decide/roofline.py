@@ -19,7 +19,14 @@ from perfmodel.decide.prediction import inputs_of, refuse_empty, refuse_impossib
 from perfmodel.models.roofline import product_time, ridge_flop_per_byte
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
-from perfmodel.predict.compute import EXPERT_CALL_SHARE, LOSS_BYTES, MicroBatch, micro_batch
+from perfmodel.predict.compute import (
+    EXPERT_CALL_SHARE,
+    LOSS_BYTES,
+    SCORE_BACKWARD,
+    SCORE_FORWARD,
+    MicroBatch,
+    micro_batch,
+)
 from perfmodel.predict.curve import Curve, coefficients, curve
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
@@ -62,8 +69,11 @@ def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Resu
 def _result(job: Job, found: Curve) -> dict[str, Any]:
     machine = found.setup.machine
     c = coefficients(found.setup, found.logs[:, None], found.k)
-    rate = float(machine.peak_flop_per_s * np.ravel(c.matmul)[0])
-    bandwidth = float(machine.memory_bytes_per_s * np.ravel(c.memory)[0])
+    quicker = max(
+        1.0, 1.0 / float(np.ravel(c.pace)[0])
+    )  # jobs whose device time is less than such operations usually take
+    rate = float(machine.peak_flop_per_s * np.ravel(c.matmul)[0]) * quicker
+    bandwidth = float(machine.memory_bytes_per_s * np.ravel(c.memory)[0]) * quicker
     good = found.feasible
     k = found.k[good].astype(int).tolist()
     rows = [_row(phase, good, k, rate, bandwidth) for phase in phases(found, c)] if good.any() else []
@@ -120,8 +130,11 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     products = _products(ops, machine, at, c, mb)
     width = at.micro_batch * ops.tokens / at.cp / at.tp * machine.element_bytes
     tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
-    scores = at.micro_batch * ops.score_elements * cut * c.score_bytes * 0.5 * machine.element_bytes
     repeated = np.maximum(mb.repeated, at.selective)
+    score_bytes = (
+        c.unfused * (SCORE_FORWARD * (1.0 + repeated) + SCORE_BACKWARD) * 0.5 * machine.element_bytes
+    )
+    scores = at.micro_batch * ops.score_elements * cut * score_bytes
     elementwise = mb.elementwise / c.pace * bandwidth
     other = at.micro_batch * cut * (3.0 + mb.repeated)
     optimizer = found.step.parts["optimizer"]

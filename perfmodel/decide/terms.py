@@ -35,7 +35,7 @@ TERMS: dict[str, Term] = {
         "product = (2RIO/(P matmul) | V/(B memory)) + call",
         ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
-        ("matmul", "attention", "score_bytes", "memory", "elementwise", "call_s", "other", "other_traffic",
+        ("matmul", "attention", "unfused", "memory", "elementwise", "call_s", "other", "other_traffic",
          "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(
@@ -59,7 +59,7 @@ TERMS: dict[str, Term] = {
         ("ep_exposed", *_LINKS),
     ),
     "pipeline_messages": Term(
-        "2 m v p2p(tokens hidden bytes) exposed",
+        "2 m v p2p(tokens hidden bytes/tp) exposed",
         ("tokens per sample", "hidden width", "pp", "vpp", "micro-batch", "accumulation", *_NETWORK),
         ("p2p_exposed", *_LINKS),
     ),
@@ -71,9 +71,9 @@ TERMS: dict[str, Term] = {
         ("last_stage",),
     ),
     "bubble": Term(
-        "(p - 1) (stage + logits/p)/v bubble: the pipeline fills and drains",
+        "(p - 1) (stage + logits/p)/v bubble: the pipeline fills and drains; v = (layers/p)^interleave where nobody says",
         ("pp", "vpp", "accumulation"),
-        ("bubble",),
+        ("bubble", "interleave"),
     ),
     "sharded_weights": Term(
         "m ((busy | shards) - busy + cost min(busy, shards)); shards = layers/p (2 all_gather + reduce_scatter), "

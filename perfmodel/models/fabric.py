@@ -112,12 +112,14 @@ def collective_time(
     ==================  ===========  ===============
     op                  s1           s2
     ==================  ===========  ===============
-    all_reduce          2 (g - 1)    2 log2 k
+    all_reduce          2 hops(g)    2 log2 k
     all_gather, r.-s.   n - k        k - 1
     all_to_all          log2-flat    k - 1
     broadcast, reduce   g - 1        log2 k
     p2p                 1 if k = 1   1 if k > 1
     ==================  ===========  ===============
+
+    hops(g) = g - 1 up to 16 ranks, 15 + 8 log2(g/16) beyond: one ring is too long for a rack or a torus.
 
     Bytes over each scale-up link and over the NICs of a domain: ring 2(n-k)/n S (all-reduce), (n-k)/n S
     (gather, scatter); NICs 2(n-1)/n S or, by a tree, min(2, k/2) S.
@@ -145,7 +147,7 @@ def collective_time(
     steps_up: Array
     steps_out: Array
     if op == "all_reduce":
-        steps_up, steps_out = 2.0 * (g - 1.0), 2.0 * np.log2(k)
+        steps_up, steps_out = 2.0 * _hops(g), 2.0 * np.log2(k)
         up = size * (2.0 * inner + copy) / up_rate
         ratio = np.square(IN_SWITCH_RANKS / g)
         up = _best(up, size * (1.0 + np.square(ratio * ratio * ratio)), in_switch_bytes_per_s)
@@ -171,6 +173,11 @@ def collective_time(
     latency = np.asarray(base_s, float) + steps_up * np.asarray(step_up_s, float)
     latency = latency + steps_out * np.asarray(step_out_s, float)
     return np.asarray(np.where(n > 1.0, knee_sum(latency, soft_max(up, out), p), 0.0))
+
+
+def _hops(g: Array) -> Array:
+    """Steps of a ring among few ranks; among many, of the rings and trees that libraries build from rings of 16."""
+    return np.asarray(np.minimum(g - 1.0, 15.0 + 8.0 * np.log2(np.maximum(g, 16.0) / 16.0)))
 
 
 def _best(seconds: Array, size: Array, rate: ArrayLike) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import LEVELS, MEDIANS, NAMES, SPREADS
+from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 
 Array = NDArray[np.float64]
 
@@ -126,6 +126,7 @@ class Beliefs:
                     total += self.values[key]
                     known.append(level)
                 else:
+                    total += KNOWN.get(key, 0.0)
                     square += self.level_spreads.get((name, level), SPREADS[name] * 0.5) ** 2
             # Levels that nobody measured may add up to no more than the textbook's own doubt.
             median[index], variance[index] = total, min(square, SPREADS[name] ** 2)

@@ -46,28 +46,29 @@ class Coefficients:
     )  # fmt: skip
     attention: Array = _coefficient(
         0.42,
-        0.35,
+        0.3,
         "generation framework",
         "1",
         "fraction of the 16-bit peak that fused attention reaches",
         _KERNELS,
     )
-    score_bytes: Array = _coefficient(
-        3.0, 1.2, "framework", "B", "memory traffic per attention probability, forward and backward", _KERNELS
-    )
+    unfused: Array = _coefficient(
+        0.03, 1.0, "framework framework*generation framework*tuning",
+        "1", "share of attention that runs without a fused kernel", _KERNELS,
+    )  # fmt: skip
     memory: Array = _coefficient(
         0.80,
-        0.10,
+        0.07,
         "generation accelerator",
         "1",
         "fraction of the memory bandwidth that long kernels reach",
         _KERNELS,
     )
     elementwise: Array = _coefficient(
-        1.0, 0.35, "framework kind", "1", "element-wise traffic against the counted one", "Korthikanti 2022"
+        1.0, 0.3, "framework kind", "1", "element-wise traffic against the counted one", "Korthikanti 2022"
     )
     call_s: Array = _coefficient(
-        12e-6, 0.6, "generation framework", "s", "fixed device time of a matrix product", _STEP
+        16e-6, 0.4, "generation framework", "s", "fixed device time of a matrix product", _STEP
     )
     other: Array = _coefficient(
         0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework tuning",
@@ -76,7 +77,7 @@ class Coefficients:
     other_traffic: Array = _coefficient(
         1.6,
         0.5,
-        "kind workload framework",
+        "kind workload framework generation",
         "1",
         "memory traffic of such layers against the counted one",
         _KERNELS,
@@ -115,11 +116,11 @@ class Coefficients:
     micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
     step_s: Array = _coefficient(6e-3, 1.0, "framework kind tuning", "s", "fixed cost of a step", _STEP)
     recompute: Array = _coefficient(
-        0.25, 0.9, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
+        0.25, 0.7, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
     )
     # links
     up_efficiency: Array = _coefficient(
-        0.75, 0.25, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM
+        0.85, 0.15, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM
     )
     up_step_s: Array = _coefficient(
         1.2e-6, 0.4, "scale_up", "s", "software latency of one scale-up step, beside the link's own", _COMM
@@ -141,7 +142,7 @@ class Coefficients:
     base_s: Array = _coefficient(18e-6, 0.4, "generation", "s", "fixed cost of a collective call", _COMM)
     # overlap
     tp_exposed: Array = _coefficient(
-        0.8, 0.35, "framework", "1", "exposed share of tensor-parallel communication", _STEP
+        0.9, 0.3, "framework", "1", "exposed share of tensor-parallel communication", _STEP
     )
     cp_exposed: Array = _coefficient(
         0.6, 0.6, "framework", "1", "exposed share of context-parallel communication", _STEP
@@ -149,10 +150,14 @@ class Coefficients:
     ep_exposed: Array = _coefficient(0.8, 0.5, "framework", "1", "exposed share of expert all-to-all", _STEP)
     p2p_exposed: Array = _coefficient(0.4, 0.6, "framework", "1", "exposed share of pipeline messages", _STEP)
     bubble: Array = _coefficient(
-        1.0, 0.2, "framework", "1", "pipeline bubble against the textbook one", _STEP
+        1.0, 0.12, "framework", "1", "pipeline bubble against the textbook one", _STEP
     )
+    interleave: Array = _coefficient(
+        0.15, 0.9, "framework", "1",
+        "depth of interleaving where the source does not say: virtual stages are this power of the layers of a stage", _STEP,
+    )  # fmt: skip
     last_stage: Array = _coefficient(
-        0.8, 0.4, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP
+        1.0, 0.3, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP
     )
     dp_exposed: Array = _coefficient(
         0.25,
@@ -180,7 +185,12 @@ class Coefficients:
         0.5, 0.6, "framework", "1", "share of the host link that a parameter server reaches", _STEP
     )
     optimizer: Array = _coefficient(
-        1.1, 0.5, "framework", "1", "optimizer traffic against 34 bytes per parameter", "kernel counting"
+        1.1,
+        0.5,
+        "framework tuning",
+        "1",
+        "optimizer traffic against 34 bytes per parameter",
+        "kernel counting",
     )
     # contention and waiting
     dp_on: Array = _coefficient(
@@ -199,7 +209,7 @@ class Coefficients:
         0.008, 1.0, "kind scale_out framework", "1", "work added per doubling of nodes", _STEP
     )
     sync_s: Array = _coefficient(
-        0.3e-3, 1.0, "kind framework", "s", "time per step and doubling of workers", _STEP
+        0.3e-3, 1.0, "kind framework tuning", "s", "time per step and doubling of workers", _STEP
     )
     node_sync_s: Array = _coefficient(
         0.3e-3, 1.0, "kind scale_out", "s", "time per step and doubling of nodes", _STEP
@@ -212,10 +222,52 @@ class Coefficients:
     )
 
 
+_LANGUAGE = ("decoder-transformer", "moe-transformer", "hybrid-mamba-transformer")
+_CONTENTION = ("dp_on", "half_node", "local", "crossing", "doubling")
+# Frameworks of before fused attention, and those of them that racers (a stack retuned at every K) use: they wrote fused
+# kernels of their own.
+_UNFUSED = ("tensorflow", "mxnet", "oneflow", "paddle", "mindspore", "pytorch_eager")
+_RACED = ("tensorflow", "mxnet", "paddle", "mindspore", "pytorch_eager")
+
+# What is known of a level before anything is fitted, where it differs from the coefficient's own median. Large products
+# inside a step reach a smaller part of the peak on newer chips (power); Megatron-LM of the V100 and A100 years had no
+# fused attention; long steps of language models hide what contention costs others.
+KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
+    ("matmul", "generation*precision", "ampere*fp16"): 0.85,
+    ("matmul", "generation*precision", "ampere*bf16"): 0.85,
+    ("matmul", "generation*precision", "hopper*fp16"): 0.73,
+    ("matmul", "generation*precision", "hopper*bf16"): 0.73,
+    ("matmul", "generation*precision", "hopper*fp8"): 0.68,
+    ("matmul", "generation*precision", "blackwell*bf16"): 0.51,
+    ("matmul", "generation*precision", "blackwell*fp8"): 0.61,
+    ("matmul", "generation*precision", "blackwell*fp4"): 0.45,
+    ("matmul", "generation*precision", "blackwell-ultra*bf16"): 0.51,
+    ("matmul", "generation*precision", "blackwell-ultra*fp8"): 0.61,
+    ("matmul", "generation*precision", "blackwell-ultra*fp4"): 0.45,
+    ("matmul", "generation*precision", "cdna3*bf16"): 0.40,
+    ("matmul", "generation*precision", "cdna3*fp8"): 0.41,
+    ("attention", "generation", "ampere"): 0.56,
+    ("attention", "generation", "hopper"): 0.36,
+    ("attention", "generation", "blackwell"): 0.44,
+    ("attention", "generation", "blackwell-ultra"): 0.44,
+    ("tp_exposed", "framework", "megatron_core"): 0.48,
+    ("interleave", "framework", "megatron_core"): 0.8,
+    **{("unfused", "framework", name): 0.8 for name in _UNFUSED},
+    **{
+        ("unfused", "framework*generation", f"megatron_eager*{name}"): 0.8
+        for name in ("volta", "turing", "ampere")
+    },
+    **{("unfused", "framework*tuning", f"{name}*tuned"): 0.001 for name in _RACED},
+}
+
 NAMES: tuple[str, ...] = tuple(f.name for f in fields(Coefficients))
 MEDIANS: dict[str, float] = {f.name: f.metadata["median"] for f in fields(Coefficients)}
 SPREADS: dict[str, float] = {f.name: f.metadata["spread"] for f in fields(Coefficients)}
 LEVELS: dict[str, tuple[str, ...]] = {f.name: f.metadata["levels"] for f in fields(Coefficients)}
+# The same as shifts of the logarithm.
+KNOWN: dict[tuple[str, str, str], float] = {
+    key: float(np.log(median / MEDIANS[key[0]])) for key, median in KNOWN_MEDIANS.items()
+} | {(name, "kind", kind): float(np.log(0.2)) for name in _CONTENTION for kind in _LANGUAGE}
 UNITS: dict[str, str] = {f.name: f.metadata["unit"] for f in fields(Coefficients)}
 MEANINGS: dict[str, str] = {f.name: f.metadata["meaning"] for f in fields(Coefficients)}
 

@@ -119,8 +119,7 @@ def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
     """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
     if not _any_above_one(at.pp):
         return np.zeros(())
-    cut = np.where(at.sequence_parallel > 0, at.tp, 1.0)
-    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / cut
+    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / at.tp
     one = links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
     return 2.0 * at.vpp * one * links.c.p2p_exposed
 

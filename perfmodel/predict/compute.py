@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 
 BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
 ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
+# Bytes per attention probability where softmax, mask and dropout are kernels of their own.
+SCORE_FORWARD, SCORE_BACKWARD = 13.0, 19.0
 BACKWARD_HOST = 1.65
 LOSS_BYTES = 17.0  # per logit: softmax, loss and its gradient
 EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
@@ -76,11 +78,13 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     matmul = matmul * passes / at.pp
 
     samples = at.micro_batch
-    attention_passes = 1.0 + ATTENTION_BACKWARD + np.maximum(repeated, at.selective)
-    attention = (
-        samples * ops.attention_flop * cut / (machine.peak16_flop_per_s * c.attention) * attention_passes
-    )
-    attention = attention + samples * ops.score_elements * cut * c.score_bytes * width / bandwidth
+    again = np.maximum(repeated, at.selective)
+    unfused = np.minimum(c.unfused, 1.0)
+    # A fused kernel skips what a causal mask hides; an unfused one computes all and masks.
+    arithmetic = ops.attention_flop * (1.0 + unfused * ops.is_causal) * (1.0 + ATTENTION_BACKWARD + again)
+    attention = samples * cut * arithmetic / (machine.peak16_flop_per_s * c.attention)
+    score_bytes = c.unfused * (SCORE_FORWARD * (1.0 + again) + SCORE_BACKWARD)
+    attention = attention + samples * ops.score_elements * cut * score_bytes * width / bandwidth
 
     traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
     hidden_cut = np.where(at.sequence_parallel > 0, cut, cut * at.tp)

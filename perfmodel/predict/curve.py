@@ -298,7 +298,9 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
         value = np.asarray(getattr(at, name))
         return float(value[index] if value.ndim else value)
 
-    shown: dict[str, Any] = {name: int(number(name)) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
+    degrees = {name: number(name) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
+    # A measured run may not say how many virtual stages it had.
+    shown: dict[str, Any] = {name: None if np.isnan(value) else int(value) for name, value in degrees.items()}
     micro = number("micro_batch")
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))

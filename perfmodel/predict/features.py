@@ -44,6 +44,7 @@ def features(
         "tuning": tuning,
         "generation*precision": f"{generation}*{precision}",
         "framework*generation": f"{framework or 'unknown'}*{generation}",
+        "framework*tuning": f"{framework or 'unknown'}*{tuning}",
         "kind*precision": f"{workload.kind}*{precision}",
     }
 

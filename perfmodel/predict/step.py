@@ -100,6 +100,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
     where t is a rounded max of device and host time plus exposed tensor, context and expert communication.
     """
+    at = _interleaved(ops, at, c)
     links = Links(machine, at, c)
     mb = micro_batch(ops, machine, at, c)
     tensor = tensor_parallel(ops, at, links, mb.repeated)
@@ -111,7 +112,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     # A pipeline keeps its stage's weights between micro-batches and gathers them once a step.
     gathers = exchange.shards * np.where(at.pp > 1.0, 1.0 / at.accumulation, 1.0)
     visible = soft_max(busy + stall, gathers) - (busy + stall)
-    nodes = np.maximum(at.k / at.per_node, 1.0)
+    hosts = np.maximum(at.k / at.per_node, 1.0)
+    # Scale-up links may join many hosts (a rack of NVLink, a torus): the network begins at their edge.
+    nodes = np.maximum(hosts * machine.node / machine.domain, 1.0)
     # What a link cannot hide, where that was measured, slows compute down or shows.
     unhidden = 1.0 - np.where(
         nodes > 1.0, np.minimum(machine.up_overlap, machine.out_overlap), machine.up_overlap
@@ -183,7 +186,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     running = sum(parts.values(), np.zeros(()))
     parts["straggler"] = running * (_slowest(at, c) - 1.0)
     running = running + parts["straggler"]
-    parts["input_stall"] = soft_max(running, _input(ops, at, c, nodes)) - running
+    parts["input_stall"] = soft_max(running, _input(ops, at, c, hosts)) - running
     parts["serial"] = ops.serial_s + at.stall_s
     # Logits and loss on one stage of many leave the others waiting, and so do replicas that got a sample more than
     # others: name that waiting.
@@ -194,6 +197,15 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     parts["imbalance"] = parts["imbalance"] + waiting + spare
     hidden = gradients.hidden + m * np.maximum(gathers - shards, 0.0)
     return Step({name: np.asarray(parts[name]) for name in PARTS}, np.asarray(hidden))
+
+
+def _interleaved(ops: Operations, at: Layouts, c: Coefficients) -> Layouts:
+    """Layouts with the believed virtual stages where nobody said how many there are."""
+    unsaid = np.isnan(at.vpp)
+    if not unsaid.any():
+        return at
+    believed = np.maximum(ops.layers / at.pp, 1.0) ** np.minimum(c.interleave, 1.0)
+    return replace(at, vpp=np.where(unsaid, believed, at.vpp))
 
 
 def _uneven_replicas(at: Layouts) -> Array:
@@ -234,12 +246,12 @@ def _slowest(at: Layouts, c: Coefficients) -> Array:
     return np.asarray(factor)
 
 
-def _input(ops: Operations, at: Layouts, c: Coefficients, nodes: Array) -> Array:
+def _input(ops: Operations, at: Layouts, c: Coefficients, hosts: Array) -> Array:
     """Seconds in which the input of a step arrives: by the belief, or by the rates that the job declares."""
-    feed = c.input_s * 1e-6 * ops.input_bytes * at.global_batch / nodes
+    feed = c.input_s * 1e-6 * ops.input_bytes * at.global_batch / hosts
     if np.isfinite(at.loader_bytes_per_s).any() or np.isfinite(at.storage_bytes_per_s).any():
         step_bytes = ops.input_bytes * at.global_batch
-        declared = step_bytes / nodes / at.loader_bytes_per_s
+        declared = step_bytes / hosts / at.loader_bytes_per_s
         feed = np.maximum(
             np.where(np.isfinite(at.loader_bytes_per_s), declared, feed), step_bytes / at.storage_bytes_per_s
         )

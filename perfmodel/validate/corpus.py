@@ -53,7 +53,11 @@ TYPICAL_BATCH: dict[str, float] = {
     "encoder-transformer": 32, "decoder-transformer": 4, "encoder-decoder-transformer": 32, "recommendation": 8192,
     "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
 }  # fmt: skip
-NVL72_DOMAIN = 72.0
+REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
+WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
+STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
+POOLED_LINKS = ("nvl72", "ici-v2", "ici-v3", "ici-v4", "ici-v5e", "ici-v5p", "ici-v6e")
+LARGEST_HOST = 8.0
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 
 
@@ -383,10 +387,25 @@ def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str
         device,
         row.text["precision"],
         per_node=per_node,
-        domain=max(per_node, NVL72_DOMAIN) if row.text["scale_up"] == "nvl72" else per_node,
+        domain=_domain(per_node, row.text["scale_up"], catalog),
         scale_up=link,
         network_bytes_per_s=network,
         network_latency_s=catalog.get("links", named).latency if named else DEFAULT_NETWORK_LATENCY_S,
+    )
+
+
+def _domain(per_node: float, scale_up: str, catalog: Catalog) -> float:
+    """Accelerators that share scale-up links: a node, or the rack or torus that its link makes of many nodes."""
+    if scale_up not in POOLED_LINKS or per_node > LARGEST_HOST:
+        return per_node
+    sizes = [catalog.get("nodes", name) for name in catalog.names("nodes")]
+    return max(
+        [
+            float(n.scale_up_domain or 0)
+            for n in sizes
+            if n.scale_up is not None and n.scale_up.name == scale_up
+        ]
+        + [per_node]
     )
 
 
@@ -410,19 +429,19 @@ def _observe(
     normalised = np.zeros(len(points), dtype=bool)
     target = np.empty(len(points))
     for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
-        key = (row.text["workload"], point.number["seq_len"])
+        key = (row.text["workload"], _real_tokens(point))
         if key not in built:
             built[key] = len(structs)
             structs.append(operations(workload, int(key[1]) if key[1] else None))
         which[i] = built[key]
-        filled = complete(point, workload, row.text["sharding"])
+        filled = complete(point, workload, _sharding(row), float(machines[family[i]].memory_bytes))
         normalised[i] = point.number["global_batch"] is None
         for name, value in filled.items():
             columns[name][i] = value
         columns["group"][i] = row.get("shard_group", filled["k"] / (filled["tp"] * filled["pp"]))
         seconds = point.get("step_s", 1.0)
         target[i] = np.log(seconds * filled["batch"] / filled["k"] if normalised[i] else seconds)
-    sharding = np.array([float(SHARDING_CODES[row.text["sharding"] or "unknown"]) for row in rows])
+    sharding = np.array([float(SHARDING_CODES[_sharding(row)]) for row in rows])
     core = np.array([float(row.text["framework_class"] in ("megatron_core", "xla")) for row in rows])
     at = layouts(
         columns["k"],
@@ -437,7 +456,7 @@ def _observe(
         sharding=sharding,
         shard_group=columns["group"],
         recompute=columns["recompute"],
-        sequence_parallel=core,
+        sequence_parallel=np.maximum(core, np.isclose(columns["recompute"], RECOMPUTE_SHARE["selective"])),
         per_node=columns["per_node"],
     )
     return Observations(
@@ -453,12 +472,27 @@ def _observe(
     )
 
 
-def complete(point: Row, workload: Workload, sharding: str) -> dict[str, float]:
+def _real_tokens(point: Row) -> float | None:
+    """Tokens of a sequence that are computed: a source that skips padding says so in its note."""
+    said, note = point.number["seq_len"], point.text.get("note", "")
+    skipped = "padding is skipped" in note or "padding removed" in note
+    return said * REAL_SHARE if said and skipped else said
+
+
+def _sharding(row: Row) -> str:
+    """XLA programs shard weights over the mesh where nobody says otherwise."""
+    said = row.text["sharding"] or "unknown"
+    return "fsdp" if said == "unknown" and row.text["framework_class"] == "xla" else said
+
+
+def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float) -> dict[str, float]:
     """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
     k = point.get("k", 1.0)
     tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
     if tp * pp * cp > k:
         tp = pp = cp = 1.0
+    if point.number["tp"] is None and point.number["pp"] is None and sharding not in ("fsdp", "hsdp"):
+        tp, pp = _least_cut(workload, k, memory_bytes)
     experts = float(workload.experts or 1)
     ep = min(point.get("ep", min(8.0, k)), experts) if experts > 1 else 1.0
     dp = k / (tp * pp * cp)
@@ -478,12 +512,22 @@ def complete(point: Row, workload: Workload, sharding: str) -> dict[str, float]:
         "pp": pp,
         "cp": cp,
         "ep": ep,
-        "vpp": point.get("vpp", 1.0),
+        "vpp": point.get("vpp", np.nan if pp > 1.0 else 1.0),
         "batch": batch,
         "steps": max(steps, 1.0),
         "recompute": RECOMPUTE_SHARE.get(said, unsaid),
         "per_node": k / point.get("nodes", 1.0),
     }
+
+
+def _least_cut(workload: Workload, k: float, memory_bytes: float) -> tuple[float, float]:
+    """Tensor, then pipeline parallelism by which the weights fit, where a source names neither."""
+    held = 2.0 * (workload.params or 0.0) + STATE_BYTES * float(
+        workload.trainable_params or workload.params or 0.0
+    )
+    parts = 2.0 ** np.ceil(np.log2(max(held / (WEIGHT_SHARE * memory_bytes), 1.0)))
+    tp = float(min(parts, 8.0, k))
+    return tp, float(min(max(parts / tp, 1.0), max(k // tp, 1.0)))
 
 
 def _usual_accumulation(workload: Workload, share: float, pp: float, sharding: str) -> float:

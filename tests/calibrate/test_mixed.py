@@ -54,7 +54,7 @@ def test_a_fit_recovers_a_shift_between_generations() -> None:
     size = len(shifts.names)
     found = fit(
         model, target, np.zeros((1, truth.size)), families, shifts,
-        start=np.zeros(size), prior=np.zeros(size), prior_sd=np.full(size, 0.5),
+        start=np.zeros(size), prior=np.zeros(size), prior_sd=np.full(size, 0.5), largest_sd=np.full(size, 1.5),
         scatter=np.full(len(NAMES) + 1, 1e-4), scatter_prior=np.full(len(NAMES) + 1, 1e-4), noise=0.02, iterations=5,
     )  # fmt: skip
     logs = shifts.logs(found.values)[NAMES.index("matmul")]

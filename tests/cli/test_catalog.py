@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -173,6 +174,7 @@ def test_lint_of_the_shipped_catalogue_fits_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     lines = out_of(["catalog", "lint", *TODAY], capsys).splitlines()
     assert any("warning[L002]" in line for line in lines)
     assert max(len(line) for line in lines[1:]) <= 80  # the first names the folder, wherever it is

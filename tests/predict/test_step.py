@@ -180,3 +180,53 @@ def test_pick_takes_columns():
     one = pick(many, slice(1, 2))
     assert one.k.tolist() == [16.0]
     assert float(one.tp) == 2.0
+
+
+def with_value(name, value):
+    return replace(textbook(), **{name: np.asarray(value)})
+
+
+def test_attention_without_a_fused_kernel_reads_and_writes_every_probability():
+    long = ops_of("llama3-8b", 8192)
+    layout = at(8.0, batch=8.0, micro_batch=1)
+    fused = micro_batch(long, A100, layout, with_value("unfused", 0.0))
+    unfused = micro_batch(long, A100, layout, with_value("unfused", 1.0))
+    c = textbook()
+    traffic = (13.0 + 19.0) * long.score_elements / (A100.memory_bytes_per_s * c.memory)
+    # A causal mask hides half of the arithmetic from a fused kernel only.
+    assert unfused.attention == pytest.approx(2.0 * fused.attention + traffic)
+    assert unfused.matmul == fused.matmul
+
+
+def test_virtual_stages_that_nobody_stated_are_a_belief():
+    degrees = {"tp": 4, "pp": 8, "micro_batch": 1}
+    plain = parts(LLAMA, H100, at(64.0, vpp=1, **degrees), with_value("interleave", 1.0))["bubble"]
+    deep = parts(LLAMA, H100, at(64.0, vpp=4, **degrees), with_value("interleave", 0.0))["bubble"]
+    unsaid = at(64.0, vpp=np.nan, **degrees)
+    assert parts(LLAMA, H100, unsaid, with_value("interleave", 0.0))["bubble"] == pytest.approx(plain)
+    # 32 layers on 8 stages: four of a stage, as deep as layers allow.
+    assert parts(LLAMA, H100, unsaid, with_value("interleave", 1.0))["bubble"] == pytest.approx(deep)
+
+
+def test_stages_send_their_share_of_an_activation():
+    c = with_value("base_s", 0.0)
+    layout = {"pp": 2, "micro_batch": 4}
+    one, eight = at(16.0, **layout), at(16.0, tp=8, **layout)
+    whole = parts(LLAMA, H100, one, c)["pipeline_messages"] / one.accumulation
+    cut = parts(LLAMA, H100, eight, c)["pipeline_messages"] / eight.accumulation
+    assert whole / 8.0 < cut < whole / 4.0  # an eighth of the bytes, the same latency
+
+
+def test_a_rack_of_scale_up_links_is_no_network_to_cross():
+    rack = machine_of("p6e-gb200.36xlarge")
+    assert rack.domain == 72.0
+    assert rack.node == 4.0
+    c = with_value("crossing", 0.5)
+    inside = parts(LLAMA, rack, layouts(64.0, global_batch=512.0, accelerators_per_node=4.0), c)["contention"]
+    inside_free = parts(
+        LLAMA, rack, layouts(64.0, global_batch=512.0, accelerators_per_node=4.0), with_value("crossing", 0.0)
+    )["contention"]
+    assert inside == inside_free
+    beyond = layouts(144.0, global_batch=576.0, accelerators_per_node=4.0)
+    free = parts(LLAMA, rack, beyond, with_value("crossing", 0.0))["contention"]
+    assert parts(LLAMA, rack, beyond, c)["contention"] > free

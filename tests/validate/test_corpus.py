@@ -130,3 +130,42 @@ def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
     assert len(found.unresolved) <= 5
     assert np.isfinite(data.target).all()
     shutil.rmtree(tmp_path)
+
+
+BERT = "workload,kind,sample,params,layers,hidden,heads,ffn,vocab,seq_len\nbert,encoder-transformer,sequence,335e6,24,1024,16,4096,30522,512\n"
+LLM = "workload,kind,sample,params,layers,hidden,heads,ffn,vocab,seq_len\nbig,decoder-transformer,sequence,175e9,96,12288,96,49152,51200,2048\n"
+
+
+def layouts_of(folder: Path, families: str, points: str, workloads: str):
+    resolved = resolve(read_corpus(write(folder, families, points, workloads)), Catalog.default())
+    return resolved.observations
+
+
+def test_padding_that_a_source_skips_is_not_computed(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "bert")
+    rows = POINTS.splitlines()
+    row = "one,8,1,8,1,1,1,,,32,1,256,512,none,,0.1,,,steady,A,"
+    points = "\n".join([rows[0], row, row + "padding is skipped (as its README says)"]) + "\n"
+    tokens = layouts_of(tmp_path / "d", families, points, BERT).ops.tokens
+    assert tokens.tolist() == [512.0, 256.0]
+
+
+def test_a_model_too_large_for_a_device_is_cut_where_nobody_says_how(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "big")
+    head = POINTS.splitlines()[0]
+    blank = head + "\none,128,16,,,,,,,,,512,2048,,,50,,,steady,A,\n"
+    found = layouts_of(tmp_path / "blank", families, blank, LLM).at
+    assert found.tp[0] == 8.0
+    assert found.pp[0] > 1.0
+    stated = head + "\none,128,16,16,8,1,1,,,,,512,2048,,,50,,,steady,A,\n"
+    assert layouts_of(tmp_path / "stated", families, stated, LLM).at.pp[0] == 1.0
+    sharded = layouts_of(tmp_path / "fsdp", families.replace(",ddp,", ",fsdp,"), blank, LLM).at
+    assert sharded.tp[0] == sharded.pp[0] == 1.0
+
+
+def test_a_torus_of_hosts_is_one_domain_and_a_slice_that_is_a_node_stays_one(tmp_path: Path) -> None:
+    torus = FAMILIES.replace("a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600", "tpu-v4,{n},ici-v4,,")
+    domain = layouts_of(tmp_path / "host", torus.format(n=4), POINTS, WORKLOADS).machine.domain
+    assert set(domain.tolist()) == {4096.0}
+    domain = layouts_of(tmp_path / "slice", torus.format(n=64), POINTS, WORKLOADS).machine.domain
+    assert set(domain.tolist()) == {64.0}

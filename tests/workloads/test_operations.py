@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.workload import Workload
-from perfmodel.workloads.operations import TRANSFORMER_KINDS, operations, stack, take
+from perfmodel.workloads.operations import MASKED_SHARE, TRANSFORMER_KINDS, operations, stack, take
 from perfmodel.workloads.parameters import count, dimensions, mlp_parameters
 
 CATALOG = Catalog.default()
@@ -45,7 +45,9 @@ def test_linear_work_is_twice_the_active_weights() -> None:
             continue
         ops, parts = operations(workload), count(stated)
         linear = float(ops.forward_flop() - ops.attention_flop - ops.other_flop)
-        weights = parts.active - parts.embedding - parts.norm - parts.head + stated.hidden * stated.vocab
+        projected = MASKED_SHARE if workload.kind == "encoder-transformer" else 1.0
+        head = projected * stated.hidden * stated.vocab
+        weights = parts.active - parts.embedding - parts.norm - parts.head + head
         assert linear == pytest.approx(2 * float(ops.tokens) * weights, rel=0.04), name
         checked += 1
     assert checked > 200
@@ -100,3 +102,15 @@ def test_stacking_changes_no_element() -> None:
     flops = [float(item.forward_flop()) for item in single]
     np.testing.assert_allclose(together.forward_flop(), flops, rtol=1e-12)
     np.testing.assert_allclose(take(together, np.array([3, 0])).forward_flop(), [flops[3], flops[0]])
+
+
+def test_masked_language_models_project_masked_tokens_only() -> None:
+    def logits(kind: str) -> float:
+        model = Workload.model_validate(
+            {"name": "x", "kind": kind, "sample": "sequence", "layers": 2, "hidden": 64, "heads": 1, "ffn": 256,
+             "vocab": 1000, "seq_len": 512, "params": 1e6}
+        )  # fmt: skip
+        return float(operations(model).logit_elements)
+
+    assert logits("decoder-transformer") == 512 * 1000
+    assert logits("encoder-transformer") == pytest.approx(80 * 1000, rel=0.01)
