@@ -30,7 +30,7 @@ from perfmodel.cli.options import (
     emit,
     job_from_options,
 )
-from perfmodel.errors import UsageError
+from perfmodel.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.predict.beliefs import Beliefs
@@ -47,21 +47,26 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
         return None
     import json
 
+    from perfmodel.predict.belief_check import faults
     from perfmodel.predict.beliefs import from_mapping
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise TypeError("a mapping is expected")
-        return from_mapping(data.get("result", {}).get("beliefs", data))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(
-            f"--beliefs: {path} holds no beliefs: {error}",
-            code="U015",
-            help="`perfmodel calibrate -o FILE` writes them",
-        ) from None
+    except (ValueError, RecursionError) as error:
+        found = [str(error)]
+    else:
+        result = data.get("result") if isinstance(data, dict) else None
+        if isinstance(result, dict) and "beliefs" in result:
+            data = result["beliefs"]
+        found = faults(data)
+        if not found:
+            return from_mapping(data)
+    help = "`perfmodel calibrate -o FILE` writes them; calibrate again after an update"
+    raise UsageError(
+        Problem(str(path), code="U015", message=f"holds no beliefs: {fault}", help=help) for fault in found
+    )
 
 
 def predict(

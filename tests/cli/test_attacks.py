@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,13 +68,86 @@ def test_garbage_beliefs(text, folder, capsys):
     assert "holds no beliefs" in refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
 
 
-@pytest.mark.parametrize(("key", "value"), [("noise", float("nan")), ("noise", -1.0)])
-def test_beliefs_that_are_not_numbers(key, value, folder, capsys):
-    from perfmodel.predict.beliefs import shipped_beliefs, to_mapping
+NAN = float("nan")
 
-    data = to_mapping(shipped_beliefs()) | {key: value}
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("noise", NAN, "noise is not a finite number"),
+        ("noise", -1.0, "noise is -1"),
+        ("noise", 1e200, "expected 0 to 20"),
+        ("shifts.unfused", None, "it lacks unfused"),
+        ("shifts.score_bytes", {"all": {"": [0, 0, 0]}}, "another version, or edited: it has score_bytes"),
+        ("shifts.matmul.all", {"": [0, NAN, 0]}, "the spread is not a finite number"),
+        ("shifts.matmul.all", {"": [1e4, 0.1, 0]}, "expected -50 to 50"),
+        ("shifts.matmul.all", {"": [0, 0.1, float("inf")]}, "the count is not a finite number"),
+        ("shifts.matmul.all", {"": [0, 0.1]}, "is not [shift, spread, count]"),
+        ("shifts.matmul.colour", {"red": [0, 0, 0]}, "matmul has no such level"),
+        ("scatter.matmul", 1e200, "scatter.matmul"),
+        ("level_spreads.matmul", 1, "no level of a coefficient"),
+        ("conformal", [], "conformal is not a mapping"),
+        ("conformal.one_node", {"all": "x"}, "conformal.one_node.all is not a finite number"),
+        ("bands.one_node", [1] * 9, "bands.one_node is not a list of 5 or 7 weights"),
+        ("meta.knee", {"one_node": 7}, "meta.knee.one_node is 7"),
+        ("meta.laws", {"reech": 1.0}, "reech is not one of"),
+        ("calibration", [1], "calibration is not a mapping"),
+        ("calibration.mode", "bogus", "calibration.mode"),
+        ("calibration.k", [1], "not lists of the same length"),
+        ("calibration.k", [0, 2], "calibration.k.0 is 0"),
+        ("calibration.tau", [0.0, 1.0], "calibration.tau.0 is 0"),
+        ("calibration.mean.matmul", None, "it lacks matmul"),
+        ("calibration.mean.matmul", 1e4, "calibration.mean.matmul"),
+        ("calibration.anchor", {"bogus": 1}, "no coefficient"),
+        ("calibration.notes", 3, "calibration.notes is not a list"),
+        ("calibration.covariance", [[1.0]], "wrong shape"),
+        ("calibration.covariance", "x", "not a table of numbers"),
+        ("calibration.covariance.0.0", -1.0, "negative variance"),
+        ("calibration.covariance.0.0", NAN, "no finite variance"),
+        ("calibration.power", {"scale": 1, "spread": NAN, "idle_w": 1, "source": "x"}, "power.spread"),
+        ("schema", "perfmodel/beliefs/2", "it is a perfmodel/beliefs/2"),
+    ],
+)
+def test_beliefs_edited_by_hand_or_of_another_version(place, value, words, folder, capsys):
+    data = calibrated()
+    *above, last = (int(part) if part.isdigit() else part for part in place.split("."))
+    inside = data
+    for part in above:
+        inside = inside[part]
+    inside[last] = value
+    if value is None:
+        del inside[last]
     (folder / "beliefs.json").write_text(json.dumps(data))
-    assert "a spread is negative" in refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
+    said = refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
+    assert said.startswith("beliefs.json: error[U015]: holds no beliefs: ")
+    assert words in said
+
+
+def test_all_faults_of_beliefs_at_once(folder, capsys):
+    data = calibrated() | {"noise": -1.0, "bands": 3}
+    (folder / "beliefs.json").write_text(json.dumps(data))
+    said = refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
+    assert "noise is -1" in said
+    assert "bands is not a mapping" in said
+
+
+def calibrated() -> dict[str, Any]:
+    """A good beliefs file with a calibration."""
+    import numpy as np
+
+    from perfmodel.predict.beliefs import EFFECTS, Calibration, shipped_beliefs, to_mapping
+
+    count = len(EFFECTS)
+    known = Calibration(np.zeros(count), 0.01 * np.eye(count), "one_node", 2, np.array([1.0, 2]), np.ones(2))
+    return to_mapping(shipped_beliefs().calibrated(known))
+
+
+def test_good_beliefs_have_no_faults():
+    from perfmodel.predict.belief_check import faults
+    from perfmodel.predict.beliefs import textbook_beliefs, to_mapping
+
+    assert faults(json.loads(json.dumps(calibrated()))) == []
+    assert faults(to_mapping(textbook_beliefs())) == []
 
 
 def test_a_line_without_end_is_not_printed_whole(folder, capsys):
