@@ -53,7 +53,7 @@ REMEDIES: dict[str, Remedy] = {
 }  # fmt: skip
 
 _WORDS: dict[str, str] = {
-    "compute": "the arithmetic itself, in pieces too small to run at full rate",
+    "compute": "arithmetic in pieces too small to run at full rate",
     "host": "the host that cannot issue kernels fast enough",
     "tensor_parallel": "tensor-parallel all-reduce",
     "context_parallel": "context-parallel exchange of keys and values",
@@ -87,8 +87,11 @@ def cause_at(curve: Curve, lost: Mapping[str, Array], index: int) -> str | None:
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def in_words(curve: Curve, part: str, index: int) -> str:
-    """A cause as people say it, with the tier where it happens."""
+def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> str:
+    """A cause as people say it, with the tier where it happens and its share of the step.
+
+    Arithmetic is most of a good step: of it, only what it takes beyond the baseline's counts as a cause.
+    """
     words = _WORDS[part]
     sharding = float(np.broadcast_to(curve.at.sharding, curve.k.shape)[index])
     if part == "data_parallel" and sharding == Sharding.PARAMETER_SERVER:
@@ -101,8 +104,11 @@ def in_words(curve: Curve, part: str, index: int) -> str:
             else "intra-node"
         )
         words = f"{tier} {words}"
-    share = float(curve.parts[part][index] / curve.time_s[index])
-    return f"{words} takes {share:.0%} of the step at K={int(curve.k[index])}"
+    where = f"of the step at K={int(curve.k[index])}"
+    if part == "compute":
+        more = float(lost[part][index] / (curve.k[index] * curve.time_s[index]))
+        return f"{words} loses {more:.0%} {where}"
+    return f"{words} takes {float(curve.parts[part][index] / curve.time_s[index]):.0%} {where}"
 
 
 def _tensor_leaves_node(curve: Curve, index: int) -> bool:

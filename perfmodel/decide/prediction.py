@@ -453,7 +453,7 @@ def _knee(
     elif part is None:
         entry["cause"] = "nothing is lost"
     else:
-        entry["cause"] = in_words(found, part, index)
+        entry["cause"] = in_words(found, part, index, lost)
     if part is None:
         return entry | {"remedy": None, "k_after_remedy": None}
     mended = after_remedy(found, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.decide.attribution import in_words
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.predict.step import PARTS
@@ -136,6 +137,18 @@ def test_the_cause_is_the_largest_entry_of_the_ledger():
     index = list(found["k"]).index(knee["k"]) + 1
     lost = {name: values[index] for name, values in found["ledger_accelerator_s"].items()}
     assert knee["cause_part"] == max(lost, key=lambda name: lost[name])
+
+
+def test_arithmetic_is_a_cause_by_what_it_loses_not_by_what_it_takes():
+    asked = job("llama3-8b", "dgx-h100", k="8..1024", global_batch=128)
+    found = predict(asked, draws=50)
+    k, time = array(found.result, "k"), array(found.result, "time_s")
+    compute = np.asarray(found.result["parts_s"]["compute"])
+    lost = {name: np.asarray(values) for name, values in found.result["ledger_accelerator_s"].items()}
+    share = (compute[-1] - compute[0] * k[0] / k[-1]) / time[-1]
+    words = in_words(found.curve, "compute", len(k) - 1, lost)
+    assert words.endswith(f"loses {share:.0%} of the step at K=1024")
+    assert 0 < share < 0.5 * compute[-1] / time[-1]
 
 
 def test_a_slow_network_is_named_as_the_cause():
