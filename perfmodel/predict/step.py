@@ -32,10 +32,9 @@ from perfmodel.workloads.operations import Operations
 
 Array = NDArray[np.float64]
 
-OPTIMIZER_BYTES = (
-    34.0  # per parameter: gradient, master weight and two moments read, three of them written, norm
-)
-
+# Per parameter: gradient, master weight and two moments read, three of them written, norm.
+OPTIMIZER_BYTES = 34.0
+BACKWARD_SHARE = 0.66  # of a micro-batch: two passes of three
 ROUNDING = 1e-9  # a share below which replicas count as even
 
 PARTS: tuple[str, ...] = (
@@ -77,9 +76,11 @@ def _crowding(
     at: Layouts,
     c: Coefficients,
     alone: MicroBatch,
-    slower: tuple[Array, Array],
-) -> Array:
-    """Seconds that compute takes longer while the other ranks of a host work, whatever they work on."""
+    slower: tuple[Array, Array] | None,
+) -> tuple[Array, Array]:
+    """Seconds by which a micro-batch and its logits take longer while the other ranks of a host work."""
+    if slower is None:
+        return np.zeros(()), np.zeros(())
     shared = replace(
         machine,
         peak_flop_per_s=machine.peak_flop_per_s / slower[0],
@@ -87,8 +88,7 @@ def _crowding(
         memory_bytes_per_s=machine.memory_bytes_per_s / slower[1],
     )
     crowded = micro_batch(ops, shared, at, c)
-    last = np.where(at.pp > 1.0, c.last_stage, 1.0)
-    return np.asarray(at.accumulation * (crowded.device - alone.device + (crowded.last - alone.last) * last))
+    return crowded.device - alone.device, crowded.last - alone.last
 
 
 def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Step:
@@ -106,7 +106,11 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     tensor = tensor_parallel(ops, at, links, mb.repeated)
     context = context_parallel(ops, at, links, mb.repeated)
     expert = expert_parallel(ops, at, links, mb.repeated)
-    busy = mb.device + tensor + context + expert
+    own = mb.device + tensor + context + expert
+    slower = machine.crowded(at.per_node)
+    taken, taken_last = _crowding(ops, machine, at, c, mb, slower)
+    # Whatever waits for compute, or hides behind it, meets it as slow as it is among neighbours.
+    busy = own + taken
     stall = host_stall(busy, mb.host) + c.micro_s
     exchange = data_parallel(ops, at, links)
     # A pipeline keeps its stage's weights between micro-batches and gathers them once a step.
@@ -123,14 +127,16 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     p2p = pipeline_messages(ops, at, links)
 
     m = at.accumulation
-    last = mb.last * np.where(at.pp > 1.0, c.last_stage, 1.0)
+    slowest = np.where(at.pp > 1.0, c.last_stage, 1.0)
+    own_last = mb.last * slowest
+    last = own_last + taken_last * slowest
     stage = busy + stall + shards + p2p
-    bubble = (at.pp - 1.0) * (stage + mb.last / at.pp) / at.vpp * c.bubble
+    bubble = (at.pp - 1.0) * (stage + (mb.last + taken_last) / at.pp) / at.vpp * c.bubble
 
     # The exchange of gradients hides behind the last backward pass; a part of it never does.
-    # The backward pass lasts as long as whatever paces it, the host included: two thirds of the micro-batch.
+    # The backward pass lasts as long as whatever paces it, the host included.
     depth = np.where(at.pp > 1.0, np.minimum(at.vpp, m), 1.0)
-    window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * 0.66
+    window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * BACKWARD_SHARE
     crossed = np.minimum(nodes - 1.0, 1.0)
     never = np.minimum(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed), 1.0)
     never = np.maximum(never, unhidden)
@@ -154,7 +160,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         / (machine.memory_bytes_per_s * c.memory)
     )
 
-    work = m * (busy + last)
+    work = m * (own + own_last)
     half = 0.5 * machine.node
     second_half = np.clip((at.per_node - half) / half, 0.0, 1.0)
     parallel = np.where(at.dp * at.cp > 1.0, 1.0, 0.0)
@@ -164,12 +170,11 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         + c.crossing * crossed
         + c.doubling * log_nodes
     )
-    slower = machine.crowded(at.per_node)
     if slower is not None:
-        contention = contention + _crowding(ops, machine, at, c, mb, slower) + optimizer * (slower[1] - 1.0)
+        contention = contention + m * (taken + taken_last * slowest) + optimizer * (slower[1] - 1.0)
     synchronisation = (parallel * c.sync_s * log_k + c.node_sync_s * log_nodes) / at.sync_every
     parts = {
-        "compute": m * (mb.device + last) + np.zeros_like(at.k),
+        "compute": m * (mb.device + own_last) + np.zeros_like(at.k),
         "host": m * stall + c.step_s,
         "tensor_parallel": m * tensor,
         "context_parallel": m * context,
@@ -190,7 +195,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     parts["serial"] = ops.serial_s + at.stall_s
     # Logits and loss on one stage of many leave the others waiting, and so do replicas that got a sample more than
     # others: name that waiting.
-    waiting = m * last * np.where(at.pp > 1.0, 1.0 - 1.0 / at.pp, 0.0)
+    waiting = m * own_last * np.where(at.pp > 1.0, 1.0 - 1.0 / at.pp, 0.0)
     busy_s = parts["compute"] - waiting
     spare = busy_s * _uneven_replicas(at)
     parts["compute"] = busy_s - spare

@@ -48,9 +48,12 @@ def test_neighbours_take_what_was_measured_at_their_number_and_less_below() -> N
     # Everything at half its rate takes twice as long; calls keep their fixed time.
     assert extra[3] == pytest.approx(work[3], rel=0.02)
     assert extra / extra[3] == pytest.approx((K - 1.0) / 7.0, rel=1e-6)
-    for name in plain.parts:
-        if name not in ("contention", "straggler", "input_stall"):
-            assert shared.parts[name] == pytest.approx(plain.parts[name]), name
+    # Host and exchange hide behind compute, and more of them behind a slower one; the rest is as it was.
+    for name in ("host", "data_parallel"):
+        assert (shared.parts[name] <= plain.parts[name] * (1 + 1e-9)).all(), name
+    assert shared.parts["host"][3] < plain.parts["host"][3]
+    for name in set(plain.parts) - {"contention", "straggler", "input_stall", "host", "data_parallel"}:
+        assert shared.parts[name] == pytest.approx(plain.parts[name]), name
 
 
 def test_memory_and_compute_suffer_apart() -> None:
