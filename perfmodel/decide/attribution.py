@@ -80,7 +80,7 @@ def ledger(k: Array, parts: Mapping[str, Array], regime: str, baseline: int) -> 
     return {name: k * part - k0 * part[baseline] for name, part in parts.items()}
 
 
-def cause_at(curve: Curve, lost: Mapping[str, Array], index: int) -> str | None:
+def cause_at(lost: Mapping[str, Array], index: int) -> str | None:
     """The part that lost most at one K, or None where nothing was lost."""
     amounts = {name: float(values[index]) for name, values in lost.items()}
     known = {name: amount for name, amount in amounts.items() if np.isfinite(amount) and amount > 0}

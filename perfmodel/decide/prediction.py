@@ -447,7 +447,7 @@ def _knee(
     last = int(np.flatnonzero(found.feasible)[-1])
     beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
     index = int(beyond[0]) if beyond.size else last
-    part = cause_at(found, lost, index)
+    part = cause_at(lost, index)
     if entry["k"] is None and not bool(centre.reached):
         entry["cause"] = f"not reached up to K={int(found.k[last])}"
     elif part is None:

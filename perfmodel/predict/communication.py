@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.models.fabric import collective_time, soft_max
-from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.predict.coefficients import Coefficients
-from perfmodel.predict.layouts import Layouts, Sharding
+from perfmodel.predict.layouts import Layouts, Sharding, custom_buckets
 from perfmodel.predict.machine import Machine
 from perfmodel.workloads.operations import Operations
 
@@ -185,7 +184,7 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
         ranks = np.maximum(at.k / (at.ep * at.pp), 1.0)
         routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, ranks, at.ep)
         seconds = seconds + np.where(expert > 0, routed, 0.0)
-    if (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any():
+    if custom_buckets(at):
         call = links.time("all_reduce", np.zeros_like(message), group, at.tp)
     apart = group > 1.0
     return Exchange(

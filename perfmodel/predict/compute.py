@@ -12,7 +12,7 @@ from perfmodel.models.roofline import product_time, roofline_time
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
-from perfmodel.workloads.operations import Operations, Split
+from perfmodel.workloads.operations import HIDDEN_TRAFFIC, INNER_TRAFFIC, Operations, Split
 
 Array = NDArray[np.float64]
 
@@ -20,7 +20,10 @@ BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forwar
 ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
 # Bytes per attention probability where softmax, mask and dropout are kernels of their own.
 SCORE_FORWARD, SCORE_BACKWARD = 13.0, 19.0
-BACKWARD_HOST = 1.65
+BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
+TENSOR_HOST = 0.17  # more to issue where tensor parallelism adds its collectives
+# Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
+CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
 LOSS_BYTES = 17.0  # per logit: softmax, loss and its gradient
 EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
 
@@ -44,7 +47,7 @@ class MicroBatch:
 
 
 def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> MicroBatch:
-    """Equations (1) to (6) of the theory page on the step model; all arrays broadcast."""
+    """The phases of the theory page on the roofline, cut by the layout; all arrays broadcast."""
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
     rate = machine.peak_flop_per_s * c.matmul
@@ -88,7 +91,11 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
 
     traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
     hidden_cut = np.where(at.sequence_parallel > 0, cut, cut * at.tp)
-    cast = machine.is_low_precision * c.cast_bytes * (ops.inner_traffic / 5.2 + ops.hidden_traffic / 6.5)
+    cast = (
+        machine.is_low_precision
+        * c.cast_bytes
+        * (ops.inner_traffic / CAST_INNER + ops.hidden_traffic / CAST_HIDDEN)
+    )
     traffic = ops.hidden_traffic * hidden_cut + (ops.inner_traffic * width + cast) * cut
     elementwise = samples * traffic * c.elementwise * traffic_passes / bandwidth
     routed_elements = tokens / at.tp * ops.top_k * ops.hidden * ops.moe_layers / at.pp
@@ -106,7 +113,13 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
         + samples * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES / bandwidth
     )
     host_passes = 1.0 + BACKWARD_HOST + repeated
-    host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + 0.17 * np.minimum(at.tp - 1.0, 1.0))
+    host = (
+        ops.kernels
+        / at.pp
+        * c.host_kernel_s
+        * host_passes
+        * (1.0 + TENSOR_HOST * np.minimum(at.tp - 1.0, 1.0))
+    )
     pace = c.pace
     return MicroBatch(
         matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated

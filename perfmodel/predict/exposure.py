@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.predict.communication import Exchange
-from perfmodel.predict.layouts import Layouts, Sharding
+from perfmodel.predict.layouts import Layouts, Sharding, custom_buckets
 
 Array = NDArray[np.float64]
 
@@ -59,13 +59,6 @@ def _hinge(seconds: Array, window: Array, least: Array) -> Array:
     late = seconds - window
     rounded = 0.5 * (late + np.sqrt(late * late + np.square(CORNER * seconds)))
     return np.asarray(np.maximum(least, np.minimum(rounded, seconds)))
-
-
-def custom_buckets(at: Layouts) -> bool:
-    """Whether any layout declares other buckets than the usual."""
-    return bool(
-        (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any()
-    )
 
 
 def _bucketed(exchange: Exchange, at: Layouts, window_s: Array, never: Array) -> tuple[Array, Array, Array]:

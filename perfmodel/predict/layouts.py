@@ -157,6 +157,13 @@ def layouts(
     )
 
 
+def custom_buckets(at: Layouts) -> bool:
+    """Whether any layout declares other buckets than the usual."""
+    return bool(
+        (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any()
+    )
+
+
 def pick(struct: Any, index: Any) -> Any:
     """The same struct with every array indexed along its last axis (scalars stay)."""
     values = {}
