@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 NEGLIGIBLE = 0.01  # of the step
 # Factors on today's bandwidth among which an answer is looked for, 1 % apart; all in one call of the step model.
 _FACTORS = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 2084))
-_AT_THE_FLOOR = 1.02  # exposed share within this factor of what no bandwidth can hide
+_BACKWARD = 2 / 3  # of a micro-batch: gradients travel behind it
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ class Exchange:
     """A collective of one step. Times are seconds a step; bandwidths are datasheet figures per direction.
 
     `time_s` is what it would take with nothing hidden. `hidden_at_bytes_per_s` is the bandwidth of `link` from which
-    the rest of the step could hide all of it that can be hidden; `negligible_at_bytes_per_s` that from which what
-    shows is below 1 % of the step. None: no bandwidth does it, and `why` says what stands in the way.
+    it takes no longer than the arithmetic behind which it may run; `why` says how much of it shows even then.
+    `negligible_at_bytes_per_s` is that from which what shows is below 1 % of the step. None: no bandwidth does it
+    that the accelerators' memory could feed.
     """
 
     name: str
@@ -195,19 +196,25 @@ def _gradients(calls: Mapping[str, list[Call]], sharding: int, m: float) -> tupl
 
 def exchanges(point: Point) -> list[Exchange]:
     """Every collective of the step at `point`, the one that shows most first."""
-    parts = step(point.ops, point.machine, point.at, point.c).parts
-    rows = [_exchange(point, found, _one(parts[part])) for part, found in _priced(point).items()]
+    today = step(point.ops, point.machine, point.at, point.c)
+    rows = [
+        _exchange(point, found, _one(today.parts[part]), _one(today.time_s))
+        for part, found in _priced(point).items()
+    ]
     return sorted(rows, key=lambda row: -row.exposed_s)
 
 
-def _exchange(point: Point, found: _Priced, exposed_s: float) -> Exchange:
+def _exchange(point: Point, found: _Priced, exposed_s: float, time_s: float) -> Exchange:
     across, machine = found.call.nodes > 1.0, point.machine
     bandwidth = _one(machine.out_bytes_per_s * machine.node if across else machine.up_bytes_per_s)
+    memory = _one(machine.memory_bytes_per_s) * (_one(machine.node) if across else 1.0)
     moved = point.with_links(_FACTORS, across)
     faster = step(moved.ops, moved.machine, moved.at, moved.c)
     shown, total = faster.parts[found.part], _priced(moved)[found.part].total_s
     hidden_at, why = _hidden(point, found, shown, total)
-    negligible = _first(shown <= NEGLIGIBLE * faster.time_s)
+    # A slower link also stretches what else it carries: that makes no collective small.
+    around = np.minimum(faster.time_s, time_s - exposed_s + shown)
+    negligible = _first(shown <= NEGLIGIBLE * around)
     total_s = _one(found.total_s)
     return Exchange(
         name=found.name,
@@ -221,31 +228,35 @@ def _exchange(point: Point, found: _Priced, exposed_s: float) -> Exchange:
         hidden_s=max(total_s - exposed_s, 0.0) * point.scale,
         link="network of a node" if across else "scale-up link",
         bandwidth_bytes_per_s=bandwidth,
-        hidden_at_bytes_per_s=None if hidden_at is None else hidden_at * bandwidth,
-        negligible_at_bytes_per_s=None if negligible is None else negligible * bandwidth,
+        hidden_at_bytes_per_s=_bandwidth(hidden_at, bandwidth, memory),
+        negligible_at_bytes_per_s=_bandwidth(negligible, bandwidth, memory),
         why=why,
     )
 
 
-def _hidden(point: Point, found: _Priced, shown: Array, total: Array) -> tuple[float | None, str]:
-    """Factor on the bandwidth from which the collective is hidden as far as it ever is, and what limits it.
+def _bandwidth(factor: float | None, today: float, most: float) -> float | None:
+    return None if factor is None or factor * today > most else factor * today
 
-    One that the framework overlaps by itself (gradients, sharded weights) is hidden when its exposed share has come
-    down to what no bandwidth hides; one inside a layer when it takes no longer than the arithmetic of the same
-    micro-batches, behind which it could run.
+
+def _hidden(point: Point, found: _Priced, shown: Array, total: Array) -> tuple[float | None, str]:
+    """Factor on the bandwidth from which the collective fits behind arithmetic, and what limits it.
+
+    Gradients run behind the backward pass of the last micro-batch, all others behind all micro-batches.
     """
-    belief = EXPOSURE.get(found.part)
-    if belief is None:
-        share = shown / total
-        floor = float(share[-1])
-        kept = f"{floor:.0%} of it shows at any bandwidth: the framework does not overlap that"
-        why = kept if floor > 0.005 else "the backward pass hides it"
-        return _first(share <= floor * _AT_THE_FLOOR), why
-    window = _one(point.at.accumulation * micro_batch(point.ops, point.machine, point.at, point.c).device)
+    belief, at = EXPOSURE.get(found.part), point.at
+    mb = micro_batch(point.ops, point.machine, at, point.c)
+    window = _one(at.accumulation) * _one(mb.device)
+    if found.part == "data_parallel":
+        passes = at.accumulation if _one(at.sharding) == Sharding.ZERO2 else 1.0
+        window = _BACKWARD * _one(passes * (mb.device + mb.last)) / _one(at.sync_every)
     factor = _first(total <= window)
     if factor is None:
         return None, "its latency alone exceeds the arithmetic behind which it could run"
-    return factor, f"{_one(getattr(point.c, belief)):.0%} of it shows until the framework overlaps it"
+    if belief is not None:
+        return factor, f"{_one(getattr(point.c, belief)):.0%} of it shows until the framework overlaps it"
+    floor = float((shown / total)[-1])
+    kept = f"{floor:.0%} of it shows at any bandwidth: the framework does not overlap that"
+    return factor, kept if floor > 0.005 else "the arithmetic hides it"
 
 
 def _first(holds: NDArray[np.bool_]) -> float | None:

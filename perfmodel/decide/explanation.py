@@ -229,7 +229,7 @@ def _sentence(found: Curve, time: float, shown: list[Exchange]) -> str:
     top = shown[0]
     text += f" Of the communication, {top.name} shows most: {format_quantity(top.exposed_s, 's', 3)} a step"
     if top.negligible_at_bytes_per_s is None:
-        return f"{text}, and no bandwidth brings that below 1 % of the step."
+        return f"{text}, and no link that the memory could feed brings that below 1 % of it."
     need = format_quantity(top.negligible_at_bytes_per_s, "B/s", 3)
     have = format_quantity(top.bandwidth_bytes_per_s, "B/s", 3)
     return f"{text}; the {top.link} would need {need} (it has {have}) to bring that below 1 % of the step."

@@ -120,13 +120,23 @@ class Coefficients:
     )
     # links
     up_efficiency: Array = _coefficient(
-        0.85, 0.15, "scale_up", "1", "share of the scale-up bandwidth that collectives reach", _COMM
+        0.85,
+        0.15,
+        "scale_up",
+        "1",
+        "effective scale-up bandwidth against the datasheet's; above 1, more of a call hides than is counted",
+        _COMM,
     )
     up_step_s: Array = _coefficient(
         1.2e-6, 0.4, "scale_up", "s", "software latency of one scale-up step, beside the link's own", _COMM
     )
     out_efficiency: Array = _coefficient(
-        0.75, 0.35, "scale_out", "1", "share of the network bandwidth that collectives reach", _COMM
+        0.75,
+        0.35,
+        "scale_out",
+        "1",
+        "effective network bandwidth against the datasheet's; above 1, more of a call hides than is counted",
+        _COMM,
     )
     out_step_s: Array = _coefficient(
         15e-6, 0.7, "scale_out", "s", "software latency of one network step, beside the link's own", _COMM

@@ -174,6 +174,33 @@ def test_the_bandwidth_that_makes_a_collective_negligible_does():
     assert row.bandwidth_bytes_per_s < row.hidden_at_bytes_per_s
 
 
+@pytest.mark.parametrize(
+    ("workload", "cluster", "k"),
+    [("llama3-70b", "dgx-h100", 512), ("gpt3-175b", "dgx-a100", 1024), ("bert-large", "dgx-a100", 64), ("resnet50", "dgx-a100", 64)],
+)  # fmt: skip
+def test_what_a_link_would_need_could_be_built(workload, cluster, k):
+    """No link beyond the memory that feeds it, and none so slow that the collective would outlast the step."""
+    found = explain(job(workload, cluster, k=k, global_batch=4096))
+    machine = found.curve.setup.machine
+    for row in exchanges(point_of(found.curve)):
+        most = machine.memory_bytes_per_s * (machine.node if row.link == "network of a node" else 1.0)
+        for need in (row.hidden_at_bytes_per_s, row.negligible_at_bytes_per_s):
+            assert need is None or need <= most
+        if row.hidden_at_bytes_per_s is not None:
+            point = point_of(found.curve).with_links(
+                np.array(row.hidden_at_bytes_per_s / row.bandwidth_bytes_per_s),
+                row.link == "network of a node",
+            )
+            there = next(other for other in exchanges(point) if other.name == row.name)
+            assert there.time_s <= found.result["time_s"]
+        is_negligible = row.exposed_s <= 0.01 * found.result["time_s"]
+        cheaper = (
+            row.negligible_at_bytes_per_s is not None
+            and row.negligible_at_bytes_per_s <= row.bandwidth_bytes_per_s
+        )
+        assert is_negligible == cheaper
+
+
 def test_what_does_not_fit_is_explained_with_its_memory():
     result = explain(job("llama3-70b", k=4)).result
     assert result["time_s"] is None

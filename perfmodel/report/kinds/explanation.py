@@ -11,6 +11,7 @@ from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
 
 MATTERS = 0.004  # slope from which an input is shown on a terminal
+SHOWS = 1e-6  # share of the step from which a term is
 
 
 def title(envelope: Envelope) -> str:
@@ -54,9 +55,9 @@ def notes(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     defaults = [str(item) for item in result.get("defaults") or ()]
     found = [note for note in common.notes_of(result) if note not in defaults]
-    zero = [_plain(row.get("name")) for row in terms(result) if row.get("time_s") == 0]
-    if zero:
-        found.append(f"Terms that are zero here: {', '.join(zero)}.")
+    absent = [_plain(row.get("name")) for row in terms(result) if not _shows(row)]
+    if absent:
+        found.append(f"Terms that do not show here: {', '.join(absent)}.")
     return [*found, *(f"Default: {item}." for item in defaults)]
 
 
@@ -64,6 +65,11 @@ def terms(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The terms, largest first."""
     rows = [dict(row) for row in result.get("terms") or () if isinstance(row, Mapping)]
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
+
+
+def _shows(row: Mapping[str, Any]) -> bool:
+    share = row.get("share")
+    return row.get("time_s") != 0 and not (isinstance(share, (int, float)) and share < SHOWS)
 
 
 def _plain(value: Any) -> str:
@@ -87,7 +93,7 @@ def _terms(rows: list[dict[str, Any]]) -> list[Table]:
             _slopes(row.get("sensitivity")),
         ]
         for row in rows
-        if row.get("time_s") != 0
+        if _shows(row)
     ]
     note = "Slopes: per cent of the step for one per cent of the input. (x | y) is a rounded maximum."
     return [Table("Terms", columns, cells, note=note, role="curve")] if cells else []
@@ -103,7 +109,12 @@ def _phases(result: Mapping[str, Any]) -> list[Table]:
     rows = [row for row in result.get("phases") or () if isinstance(row, Mapping)]
     columns = [Column("phase", "", 0), Column("time", "s", 0, "time_s"), Column("share", "%", 0, "share")]
     cells: list[list[Cell]] = [[str(row.get("name")), row.get("time_s"), row.get("share")] for row in rows]
-    return [Table("What the arithmetic is made of", columns, cells, role="breakdown")] if cells else []
+    note = "The host works beside the device, and only the last stage of a pipeline has logits: neither is in every sum."
+    return (
+        [Table("What the arithmetic is made of", columns, cells, note=note, role="breakdown")]
+        if cells
+        else []
+    )
 
 
 def _collectives(result: Mapping[str, Any]) -> list[Table]:
@@ -129,7 +140,8 @@ def _collectives(result: Mapping[str, Any]) -> list[Table]:
     cells = [[as_cell(row.get(key)) for key, _ in specs] for row in rows]
     note = (
         "Bandwidths are datasheet figures per direction: of one accelerator for the scale-up link, of a whole node for "
-        "the network. Hidden from: the link at which the rest of the step covers it."
+        "the network; - where the accelerators' memory could not feed it. Hidden from: it takes no longer than the "
+        "arithmetic behind which it may run."
     )
     return [Table("Collectives", [column for _, column in specs], cells, note=note, role="breakdown")]
 
@@ -151,7 +163,7 @@ def _inputs(rows: list[dict[str, Any]]) -> list[Table]:
     uses: dict[str, list[str]] = {}
     for row in rows:
         for item in row.get("inputs") or ():
-            if not isinstance(item, Mapping) or row.get("time_s") == 0:
+            if not isinstance(item, Mapping) or not _shows(row):
                 continue
             name = str(item.get("name"))
             uses.setdefault(name, []).append(_plain(row.get("name")))
