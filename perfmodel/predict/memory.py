@@ -49,14 +49,16 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
     states = (kind >= Sharding.ZERO1) & (kind != Sharding.PARAMETER_SERVER)
     gradients = sharded | (kind == Sharding.ZERO2)
     ranks = np.where(sharded, np.minimum(at.shard_group, group), group)
+    # A pipeline gathers the weights of its stage, and scatters their gradients, once a step: both stay whole.
+    whole = sharded & (at.pp > 1.0)
     totals = [np.zeros(()), np.zeros(()), np.zeros(())]
-    for count, size in ((dense, ranks), (routed, expert_group)):
+    for count, size, apart in ((dense, ranks, ~whole), (routed, expert_group, True)):
         found = state_bytes(
             count,
             trainable_fraction=ops.trainable_fraction,
             weight_bytes=machine.element_bytes,
-            weight_shards=np.where(sharded, size, 1.0),
-            gradient_shards=np.where(gradients, size, 1.0),
+            weight_shards=np.where(sharded & apart, size, 1.0),
+            gradient_shards=np.where(gradients & apart, size, 1.0),
             optimizer_shards=np.where(states, size, 1.0),
             gradient_bytes=at.gradient_bytes,
         )

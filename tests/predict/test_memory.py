@@ -101,3 +101,13 @@ def test_gpt3_needs_what_its_authors_needed():
     fits = total(GPT3, k=96, tp=8, pp=12, micro_batch=1, recompute=1.0, sharding=float(Sharding.DDP))
     alone = total(GPT3, k=8, tp=8, micro_batch=1, recompute=1.0, sharding=float(Sharding.DDP))
     assert float(np.ravel(fits.total)[0]) < 80e9 < float(np.ravel(alone.total)[0])
+
+
+def test_a_pipeline_keeps_the_weights_that_it_gathers_once_a_step():
+    fsdp = {"sharding": float(Sharding.FSDP), "tp": 4.0}
+    alone, staged = (total(GPT3, 128, pp=pp, **fsdp).parts for pp in (1.0, 4.0))
+    zero1 = total(GPT3, 128, pp=4.0, tp=4.0, sharding=float(Sharding.ZERO1)).parts
+    assert alone["weights"] < staged["weights"]
+    assert float(staged["weights"]) == pytest.approx(float(zero1["weights"]))
+    assert float(staged["gradients"]) == pytest.approx(float(zero1["gradients"]))
+    assert float(staged["optimizer"]) == pytest.approx(float(zero1["optimizer"]))
