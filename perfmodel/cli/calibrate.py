@@ -30,7 +30,13 @@ from perfmodel.cli.options import (
     job_from_options,
     write_text,
 )
-from perfmodel.cli.readings import PatternOption, PowerIntervalOption, PowerOption, quantity, say_rejected
+from perfmodel.cli.readings import (
+    PatternOption,
+    PowerIntervalOption,
+    PowerOption,
+    sampling_interval,
+    say_rejected,
+)
 from perfmodel.errors import UsageError
 
 
@@ -125,7 +131,7 @@ def calibrate(
         preset=preset,
         pattern=pattern,
         power=power or (),
-        interval_s=quantity("--power-interval", power_interval, "s"),
+        interval_s=sampling_interval(power_interval, power),
         seed=seed,
     )
     say_rejected(result, quiet)

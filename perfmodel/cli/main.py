@@ -130,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _other(error: Exception) -> int:
+    if isinstance(error, typer.Abort) and isinstance(error.__cause__, EOFError):
+        error = error.__cause__  # typer takes the end of any file for a user who left
     if isinstance(error, typer.Abort):
         return _say("interrupted", EXIT_INTERRUPTED)
     # typer's own usage errors; their class lives in click or inside typer, depending on its version.

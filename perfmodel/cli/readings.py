@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,18 @@ def quantity(flag: str, text: str | None, dimension: str) -> float | None:
         return parse(text, dimension)
     except UnitError as error:
         raise UsageError(Problem(code="U021", message=f"{flag}: {error.message}", help=error.hint)) from None
+
+
+def sampling_interval(text: str | None, power: Sequence[str] | None) -> float | None:
+    """`--power-interval` in seconds: a time above zero, for power logs that are given."""
+    found = quantity("--power-interval", text, "s")
+    if found is None:
+        return None
+    if not power:
+        raise UsageError("--power-interval without --power: there is no log to sample", code="U021")
+    if not 1e-6 <= found <= 86400.0:
+        raise UsageError(f"--power-interval: expected 1 us to 1 day, got {text}", code="U021")
+    return found
 
 
 def say_rejected(result: Result, quiet: bool) -> None:

@@ -19,7 +19,14 @@ from perfmodel.cli.options import (
     SeedOption,
     emit,
 )
-from perfmodel.cli.readings import PatternOption, PowerIntervalOption, PowerOption, quantity, say_rejected
+from perfmodel.cli.readings import (
+    PatternOption,
+    PowerIntervalOption,
+    PowerOption,
+    quantity,
+    sampling_interval,
+    say_rejected,
+)
 
 
 class Interval(StrEnum):
@@ -101,7 +108,7 @@ def study(
         preset=preset,
         pattern=pattern,
         power=power or (),
-        interval_s=quantity("--power-interval", power_interval, "s"),
+        interval_s=sampling_interval(power_interval, power),
         seed=seed,
     )
     say_rejected(result, quiet)

@@ -14,7 +14,7 @@ from perfmodel.calibrate.readers.accounts import account, notes, rejections
 from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.runs import timings as timings_of_log
 from perfmodel.calibrate.readers.source import Reading
-from perfmodel.errors import Problem, SpecError
+from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.study.table import Timings, parse_timings, read_timings
 
 
@@ -51,18 +51,40 @@ def gather(
 ) -> Gathered:
     """Read every file or folder, put the rows together, and add the energy that power logs tell."""
     readings: list[Reading] = []
-    tables = [_table(path, preset, pattern, readings) for path in paths]
+    tables: list[Timings] = []
+    draws: list[Draw] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            tables.append(_table(path, preset, pattern, readings))
+        except UsageError:  # of a flag: the same for every file
+            raise
+        except SpecError as error:
+            problems += error.problems
+    try:
+        draws = read_draws(power, interval_s=interval_s, readings=readings)
+    except SpecError as error:
+        problems += error.problems
+    if problems:
+        raise SpecError(problems)
     timings = tables[0] if len(tables) == 1 else joined(tables)
-    draws = read_draws(power, interval_s=interval_s, readings=readings)
     return Gathered(with_energy(timings, draws), tuple(readings), tuple(draws))
 
 
 def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
     is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
-    if is_table and not Path(path).is_dir():
+    if is_table and not Path(path).is_dir() and not _is_packed(Path(path)):
         return read_timings(path)
     text = timings_of_log(path, preset, pattern=pattern, readings=readings)
     return parse_timings(text, str(path))
+
+
+def _is_packed(path: Path) -> bool:
+    try:
+        with path.open("rb") as raw:
+            return raw.read(2) == b"\x1f\x8b"
+    except OSError:
+        return False
 
 
 def joined(tables: Sequence[Timings]) -> Timings:

@@ -94,13 +94,19 @@ def read_draws(
     arguments: Sequence[str], *, interval_s: float | None = None, readings: list[Reading] | None = None
 ) -> list[Draw]:
     """What the accelerators drew at each K, from power logs given as FILE or K=FILE; ascending in K."""
-    found = []
+    found: list[Draw] = []
+    problems: list[Problem] = []
     for argument in arguments:
-        k, path = power_argument(argument)
-        log = read_power(path, interval_s=interval_s)
-        if readings is not None:
-            readings.append(log)
-        found.append(draw_of(log, k))
+        try:
+            k, path = power_argument(argument)
+            log = read_power(path, interval_s=interval_s)
+            if readings is not None:
+                readings.append(log)
+            found.append(draw_of(log, k))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(problems)
     return merged_draws(found)
 
 

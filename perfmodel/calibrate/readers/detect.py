@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perfmodel.calibrate.readers.source import Tally, csv_cells, numbered_lines, open_bytes, without_launcher
+from perfmodel.calibrate.readers.source import (
+    DAMAGE,
+    DAMAGED,
+    Tally,
+    csv_cells,
+    damaged,
+    numbered_lines,
+    open_bytes,
+    without_launcher,
+)
 from perfmodel.calibrate.readers.train_log import detect_preset
 from perfmodel.errors import Problem, SpecError
 
@@ -38,9 +47,9 @@ def detect(path: Path | str) -> str:
     where = Path(path)
     with open_bytes(where) as raw:
         try:
-            head = raw.read(4096)
-        except (EOFError, OSError):
-            head = b""
+            head = raw.peek(4096)
+        except DAMAGED:
+            raise damaged(where) from None
     if head.startswith(b"SQLite format 3\0"):
         return "nsys-sqlite"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -50,7 +59,8 @@ def detect(path: Path | str) -> str:
         or re.match(rb'\{\s*"(?:schemaVersion|deviceProperties)"', text)
     ):
         return "chrome-trace"
-    for seen, (_, line) in enumerate(numbered_lines(where, Tally(where))):
+    tally = Tally(where)
+    for seen, (_, line) in enumerate(numbered_lines(where, tally)):
         if seen >= LOOK_AT:
             break
         found = _of_line(without_launcher(line).strip())
@@ -58,6 +68,8 @@ def detect(path: Path | str) -> str:
             return found
     if detect_preset(where) is not None:
         return "train-log"
+    if any(item.reason == DAMAGE for item in tally.rejected):
+        raise damaged(where)
     raise SpecError(
         Problem(
             str(where),

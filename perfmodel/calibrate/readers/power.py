@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.readers.source import Reading, Tally, csv_cells, number, numbered_lines
 
 LONGEST_GAP = 10.0  # median intervals
+LARGEST_W = 1e6  # one device: beyond it a reading is damaged
+LATEST_S = 1e11  # year 5138: likewise
 _POWER = re.compile(
     r"(?i)power(?:\.draw)?(?:\.average|\.instant)?(?:_usage|_watts)?\b|DCGM_FI_DEV_POWER_USAGE|^watts?$"
 )
@@ -84,7 +86,8 @@ def read_power(path: Path | str, *, interval_s: float | None = None) -> PowerLog
 
 
 def _by_number(item: tuple[str, object]) -> tuple[int, str]:
-    return (int(item[0]) if item[0].isdigit() else 1 << 30, item[0])
+    name = item[0]
+    return (int(name) if name.isdecimal() and len(name) < 10 else 1 << 30, name)
 
 
 def _header(cells: list[str]) -> tuple[int | None, int | None, int] | None:
@@ -125,12 +128,12 @@ def _take(
     if len(cells) <= max(index for index in columns if index is not None):
         return "the row has too few columns"
     watts = number(re.sub(r"\s*W$", "", cells[power_at]))
-    if watts is None or watts < 0.0:
+    if watts is None or not 0.0 <= watts <= LARGEST_W:
         return "power is not a number of watts"
     name = cells[device_at] if device_at is not None else "0"
     if time_at is not None:
         time = _seconds(cells[time_at])
-        if time is None:
+        if time is None or abs(time) > LATEST_S:
             return "the time cannot be read"
     elif interval_s is not None:
         time = len(samples.get(name, ())) * interval_s
@@ -150,7 +153,7 @@ def _take_dmon(
     tally: Tally,
 ) -> None:
     watts = number(value)
-    if watts is None or watts < 0.0:
+    if watts is None or not 0.0 <= watts <= LARGEST_W:
         tally.reject(line, text, "power is not a number of watts")
     elif interval_s is None:
         tally.reject(line, text, "no times in the log: give the sampling interval")
@@ -171,7 +174,7 @@ def _seconds(text: str) -> float | None:
     if value is None:
         try:
             return datetime.fromisoformat(text).astimezone(UTC).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     for scale in (1e9, 1e6, 1e3):  # Unix times of this century lie between 1e9 and 1e10 seconds
         if value > 1e9 * scale:

@@ -14,7 +14,7 @@ from perfmodel.calibrate.readers.detect import detect
 from perfmodel.calibrate.readers.nsys_sqlite import read_nsys_sqlite
 from perfmodel.calibrate.readers.rank_times import read_rank_times
 from perfmodel.calibrate.readers.sacct import read_sacct
-from perfmodel.calibrate.readers.source import Reading, open_bytes
+from perfmodel.calibrate.readers.source import DAMAGED, Reading, damaged, open_bytes
 from perfmodel.calibrate.readers.steps import TraceSummary, combine
 from perfmodel.calibrate.readers.timings import (
     Row,
@@ -48,21 +48,33 @@ def timings(
     where, kept = Path(path), [] if readings is None else readings
     of_log = preset is not None or pattern is not None
     if where.is_dir():
-        return table_text(_folder(where, preset, pattern, kept))
+        rows = _folder(where, preset, pattern, kept, set())
+        if not rows:
+            raise SpecError(Problem(str(where), code="R002", message="no logs in this folder"))
+        return table_text(rows)
     if not of_log and (where.suffix.lower() == ".csv" or detect(where) == "timings"):
         with open_bytes(where) as raw:
-            return raw.read()
+            try:
+                return raw.read()
+            except DAMAGED:
+                raise damaged(where) from None
     return table_text(_rows([where], preset, pattern, kept))
 
 
-def _folder(folder: Path, preset: str | None, pattern: str | None, readings: list[Reading]) -> list[Row]:
+def _folder(
+    folder: Path, preset: str | None, pattern: str | None, readings: list[Reading], seen: set[Path]
+) -> list[Row]:
+    """Rows of a folder and those below it. A link to a folder that was read already gives no rows again."""
+    if folder.resolve() in seen:
+        return []
+    seen.add(folder.resolve())
     entries = sorted(item for item in folder.iterdir() if not item.name.startswith("."))
     if not entries:
         raise SpecError(Problem(str(folder), code="R002", message="no logs in this folder"))
     rows = _rows([item for item in entries if item.is_file()], preset, pattern, readings)
     for item in entries:
         if item.is_dir():
-            rows += _folder(item, preset, pattern, readings)
+            rows += _folder(item, preset, pattern, readings, seen)
     return rows
 
 

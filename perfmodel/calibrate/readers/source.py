@@ -11,12 +11,14 @@ import csv
 import gzip
 import io
 import math
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -112,9 +114,37 @@ class Tally:
         )
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """The file's bytes; gzip is unpacked, whatever the name says."""
+# What reading damaged gzip raises.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+DAMAGE = "the compressed data ends early or is damaged"
+
+
+class _Gunzip(gzip.GzipFile):
+    """Gives all that can be unpacked before it complains that the rest is damaged."""
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def damaged(path: Path | str) -> SpecError:
+    """The error of a file that could not be unpacked."""
+    return SpecError(Problem(str(path), code="R001", message=DAMAGE))
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """The file's bytes; gzip is unpacked, whatever the name says. Pipes are refused: files are read more than once."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir() and path != Path(os.devnull):
+            raise SpecError(
+                Problem(
+                    str(path),
+                    code="R001",
+                    message="cannot read it: not a regular file",
+                    help="save its text to a file first",
+                )
+            )
         raw = path.open("rb")
     except OSError as error:
         raise SpecError(
@@ -122,7 +152,7 @@ def open_bytes(path: Path) -> BinaryIO:
         ) from None
     if raw.peek(2)[:2] == b"\x1f\x8b":
         raw.close()
-        return io.BufferedReader(gzip.GzipFile(path, "rb"))
+        return io.BufferedReader(_Gunzip(path, "rb"))
     return raw
 
 
@@ -134,7 +164,12 @@ def numbered_lines(path: Path, tally: Tally, *, redrawn: bool = False) -> Iterat
     """
     place = 0
     with open_bytes(path) as raw:
-        head = raw.peek(2)[:2] if isinstance(raw, io.BufferedReader) else b""
+        try:
+            head = raw.peek(2)[:2]
+        except DAMAGED:
+            tally.lines += 1
+            tally.reject(1, "", DAMAGE)
+            return
         encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(head, "utf-8-sig")
         text = io.TextIOWrapper(raw, encoding=encoding, errors="replace", newline="\n")
         while True:
@@ -145,9 +180,9 @@ def numbered_lines(path: Path, tally: Tally, *, redrawn: bool = False) -> Iterat
                     cut = True
                     if len(text.readline(LONGEST_LINE)) < LONGEST_LINE:
                         break
-            except (EOFError, zlib.error, gzip.BadGzipFile):
+            except DAMAGED:
                 tally.lines += 1
-                tally.reject(place + 1, "", "the compressed data ends early or is damaged")
+                tally.reject(place + 1, "", DAMAGE)
                 return
             if not line:
                 return

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.calibrate.readers.pattern import compiled_pattern, search_within
 from perfmodel.calibrate.readers.source import (
     WARMUP_RULE,
     Reading,
@@ -148,7 +149,7 @@ def read_train_log(
         _facts(text, found)
         if chosen.hint not in text:
             continue
-        match = chosen.pattern.search(text)
+        match = chosen.pattern.search(text) if pattern is None else search_within(chosen.pattern, text)
         if match is None:
             if chosen.name not in (
                 "lightning",
@@ -182,17 +183,9 @@ def detect_preset(path: Path | str, *, lines: int = 20_000) -> str | None:
 
 def _chosen(path: Path, preset: str | None, pattern: str | None) -> Preset:
     if pattern is not None:
-        try:
-            compiled = re.compile(pattern)
-        except re.error as error:
-            raise UsageError(f"--pattern: not a regular expression: {error}", code="U041") from None
-        if not {"time_s", "time_ms", "time_us", "steps_per_s"} & set(compiled.groupindex):
-            raise UsageError(
-                "--pattern: no group says the time of a step",
-                code="U041",
-                help=r"such as step (?P<step>\d+).*?(?P<time_ms>[\d.]+) ms",
-            )
-        return Preset("pattern", "", compiled, pattern)
+        if preset is not None:
+            raise UsageError("--pattern and --preset both say how to read the log: give one", code="U041")
+        return Preset("pattern", "", compiled_pattern(pattern), pattern)
     name = preset or detect_preset(path)
     if name is None:
         return PRESETS["megatron"]  # nothing matches: every preset would give the same empty result
