@@ -7,9 +7,9 @@ Log step times of family i follow
 with f the log of the step model, d_i ~ N(0, T) the scatter of coefficients between families, H u_i the
 discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. The population is a sum of shifts,
 one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
-Gauss-Newton: the model is linearised at the conditional modes (FOCE, Lindstrom & Bates 1990), families enter the
-normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor 1989), and the
-variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma prior.
+Gauss-Newton: the model is linearised at each family's population (the first-order method, Beal & Sheiner 1982),
+families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor
+1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma prior.
 
 The same equations condition one family on its own measurements: that is calibration.
 """
@@ -34,6 +34,10 @@ LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviatio
 PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
 MOST_ROWS = 12.0  # of one family count as independent: the rest repeat what these say
 VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
+LIMIT = 3.0  # prior standard deviations that a coefficient may move
+LEAST_NOISE, MOST_NOISE = 0.008, 0.1  # log scale: timers and rounding; a tenth is no repeat of the same run
+LEAST_SPREAD = 0.01  # of a level: log units below which shifts are alike
+SETTLED = 2  # iterations before variances are learnt: the first residuals are those of the start
 
 
 def linearise(model: Model, logs: Array) -> tuple[Array, Array]:
@@ -136,12 +140,9 @@ class Fit:
     shifts: Shifts
     values: Array  # of the shifts
     deviations: Array  # posterior standard deviation of the shifts
-    prior: Array  # prior mean of the shifts (level "all" starts at the textbook median)
     prior_sd: Array
     scatter: Array  # variance of the random effects: coefficients, then discrepancies
     noise: float  # scale of the Student-t
-    effects: Array  # conditional modes of the families, (n_effects, n_families)
-    iterations: int
 
 
 def fit(
@@ -159,20 +160,19 @@ def fit(
     scatter_prior: Array,
     noise: float,
     iterations: int = 12,
-    learn_priors: bool = True,
-    learn_scatter: bool = True,
+    learn_variances: bool = True,
     offset_boost: Array | None = None,
 ) -> Fit:
     """Fit shifts, variances and noise to all `families`.
 
     `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
-    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to;
+    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to; spreads, scatter and noise stay as given
+    unless `learn_variances`;
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
     """
     n_c, n_u = len(NAMES), discrepancy.shape[0]
     values, prior_sd, scatter = start.copy(), prior_sd.copy(), scatter.copy()
-    effects = np.zeros((n_c + n_u, len(families)))
     rows = np.concatenate([family.rows for family in families])
     owner = np.repeat(np.arange(len(families)), [family.rows.size for family in families])
     starts = np.cumsum([0] + [family.rows.size for family in families])
@@ -189,26 +189,24 @@ def fit(
         right = -(values - prior) / np.square(prior_sd)
         used = np.zeros(n_c + n_u)
         squares = np.zeros(n_c + n_u)
-        new_effects = np.zeros_like(effects)
         trusts = np.ones(len(families))
-        conditionals: list[tuple[Conditional, Array, Array]] = []
+        conditionals: list[tuple[Conditional, Array]] = []
         for index in range(len(families)):
             part = slice(starts[index], starts[index + 1])
             variance = scatter.copy()
             variance[n_c] *= boost[index]
-            size = float(part.stop - part.start)
-            row_noise = np.square(noise) / weights[part] * max(1.0, size / MOST_ROWS)
+            count = float(part.stop - part.start)
+            row_noise = np.square(noise) / weights[part] * max(1.0, count / MOST_ROWS)
             found = condition(stacked[:, part], residual[part], variance, row_noise)
             member = shifts.members[index]
             column = shifts.coefficient[member]
-            count = float(part.stop - part.start)
             # Multivariate Student-t: a family far from the population pulls less.
             trust = (DEGREES_OF_FREEDOM + count) / (DEGREES_OF_FREEDOM + found.distance)
             normal[np.ix_(member, member)] += trust * found.information[np.ix_(column, column)]
             right[member] += trust * found.score[column]
             trusts[index] = trust
-            conditionals.append((found, variance, row_noise))
-        if learn_priors:
+            conditionals.append((found, variance))
+        if learn_variances:
             covariance = np.asarray(np.linalg.inv(normal), dtype=np.float64)
             step = covariance @ right
             deviations = np.sqrt(np.diag(covariance)).astype(np.float64)
@@ -220,29 +218,27 @@ def fit(
         for index, member in enumerate(shifts.members):
             np.add.at(moved[:, index], shifts.coefficient[member], change[member])
         noise_left, freedom = np.empty(rows.size), np.empty(rows.size)
-        for index, (found, variance, _) in enumerate(conditionals):
+        for index, (found, variance) in enumerate(conditionals):
             part = slice(starts[index], starts[index + 1])
             score = found.score - found.information[:, :n_c] @ moved[:, index]
             mean = variance * score
             limit = np.full(n_c + n_u, np.inf)
-            limit[:n_c] = 3.0 * np.sqrt(variance[:n_c])
-            new_effects[:, index] = np.clip(mean, -limit, limit)
+            limit[:n_c] = LIMIT * np.sqrt(variance[:n_c])
+            effects = np.clip(mean, -limit, limit)
             shift = stacked[:n_c, part].T @ moved[:, index]
-            noise_left[part] = residual[part] - shift - stacked[:, part].T @ new_effects[:, index]
+            noise_left[part] = residual[part] - shift - stacked[:, part].T @ effects
             freedom[part] = found.freedom
             gamma = variance * np.diag(found.information)
             if boost[index] == 1.0:
                 used += gamma
-                squares += min(trusts[index], 1.0) * np.square(new_effects[:, index])
-        effects = new_effects
+                squares += min(trusts[index], 1.0) * np.square(effects)
         weights = student_weights(noise_left, noise)
-        if learn_scatter and iteration >= 2:
+        if learn_variances and iteration >= SETTLED:
             scatter = (VARIANCE_WEIGHT * scatter_prior + squares) / (VARIANCE_WEIGHT + used)
             scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
             share = 1.0 / np.array([family.rows.size for family in families])[owner]
             variance_left = (share * weights * np.square(noise_left)).sum() / (share * freedom).sum()
-            noise = float(np.clip(np.sqrt(variance_left), 0.008, 0.1))
-        if learn_priors and iteration >= 2:
+            noise = float(np.clip(np.sqrt(variance_left), LEAST_NOISE, MOST_NOISE))
             determined = 1.0 - np.square(deviations / prior_sd)
             for group in range(len(shifts.group_names)):
                 inside = np.flatnonzero(shifts.group == group)
@@ -252,5 +248,5 @@ def fit(
                     PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(values[inside] - prior[inside]).sum()
                 )
                 variance_now = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
-                prior_sd[inside] = np.clip(np.sqrt(variance_now), 0.01, largest_sd[inside[0]])
-    return Fit(shifts, values, deviations, prior, prior_sd, scatter, noise, effects, iterations)
+                prior_sd[inside] = np.clip(np.sqrt(variance_now), LEAST_SPREAD, largest_sd[inside[0]])
+    return Fit(shifts, values, deviations, prior_sd, scatter, noise)

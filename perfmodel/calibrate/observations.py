@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -66,15 +66,3 @@ class Observations:
     def families(self, ids: Sequence[int]) -> list[Family]:
         """The given families, for a fit."""
         return [Family(self.rows[i]) for i in ids]
-
-    def subset(self, rows: Index) -> Observations:
-        """The same families with only some of the points."""
-        return replace(
-            self,
-            ops=take(self.ops, rows),
-            machine=pick(self.machine, rows),
-            at=pick(self.at, rows),
-            target=self.target[rows],
-            family=self.family[rows],
-            normalised=self.normalised[rows],
-        )

@@ -27,9 +27,7 @@ LEVEL_SHARE: dict[str, float] = {
     "workload": 0.5,
     "scale_up": 0.5,
     "scale_out": 0.5,
-    "precision": 0.5,
     "kind*precision": 0.4,
-    "sharding": 0.4,
     "tuning": 0.5,
     "framework*tuning": 0.5,
 }
@@ -77,8 +75,6 @@ def fit_population(
     *,
     previous: Fit | None = None,
     iterations: int = 12,
-    scatter: Array | None = None,
-    noise: float | None = None,
 ) -> Fit:
     """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
@@ -101,16 +97,13 @@ def fit_population(
         ]
     )
     start = prior.copy()
-    known = scatter is not None
-    variances = scatter_prior() if scatter is None else scatter
-    scale = START_NOISE if noise is None else noise
+    variances, scale = scatter_prior(), START_NOISE
     if previous is not None:
         values = dict(zip(previous.shifts.names, previous.values, strict=True))
         spreads = dict(zip(previous.shifts.names, previous.prior_sd, strict=True))
         start = np.array([values.get(name, 0.0) for name in shifts.names])
         spread = np.array([spreads.get(name, s) for name, s in zip(shifts.names, spread, strict=True)])
-        if not known:
-            variances, scale = previous.scatter, previous.noise
+        variances, scale = previous.scatter, previous.noise
     return fit(
         data.model,
         data.target,
@@ -125,8 +118,7 @@ def fit_population(
         scatter_prior=scatter_prior(),
         noise=scale,
         iterations=iterations,
-        learn_priors=previous is None,
-        learn_scatter=previous is None and not known,
+        learn_variances=previous is None,
         offset_boost=np.where(data.ratio_only[list(ids)], FREE_OFFSET, 1.0),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, condition, linearise, student_weights
+from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, LIMIT, condition, linearise, student_weights
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import FREE_OFFSET
 from perfmodel.predict.beliefs import EFFECTS, Beliefs
@@ -25,7 +25,6 @@ Index = NDArray[np.intp]
 
 PASSES = 3
 WIDEST = 9.0  # times the prior variance
-LIMIT = 3.0  # prior standard deviations that a coefficient may move
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class Posterior:
     weight: Array  # Student-t weight of each row, near 1 where it was believed
     rows: Index
     owner: Index
-    prior_variance: Array  # (jobs, n_effects)
 
 
 def prior_variances(beliefs: Beliefs, data: Observations, ids: Sequence[int]) -> Array:
@@ -105,7 +103,7 @@ def condition_jobs(
                 widening[job] = np.clip(ratio, 1.0, WIDEST)
         if not last:
             weight = student_weights(residual, beliefs.noise)
-    return Posterior(mean, covariance, residual, weight, flat, owner, variances)
+    return Posterior(mean, covariance, residual, weight, flat, owner)
 
 
 def square_root(matrix: Array) -> Array:

@@ -23,7 +23,6 @@ from perfmodel.validate.protocol import MODES, Split, accelerator_time, score_mo
 from perfmodel.validate.scores import conformal_factor, family_weights
 
 Array = NDArray[np.float64]
-KEY_COLUMN = {"group": "group", "source": "source", "accelerator": "accelerator"}
 FULL_ITERATIONS = 12
 FOLD_ITERATIONS = 2
 BAND_FREEDOM = 3.0  # of the Student-t that scales the bands: errors have heavy tails
@@ -60,7 +59,7 @@ def fit_everything(
     keys: dict[str, dict[str, int]] = {}
     fits: dict[str, list[Fit]] = {}
     for scheme in schemes:
-        names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+        names = [row.text[scheme] for row in resolved.families]
         assigned = assign(names, SCHEMES[scheme])
         keys[scheme] = {name: int(fold) for name, fold in zip(names, assigned, strict=True)}
         fits[scheme] = []
@@ -98,7 +97,7 @@ def spread_between_jobs(
     point = bench.tune()
     found = tuned(point)
     say("the same, tuned without each fold")
-    names = [row.text[KEY_COLUMN["group"]] for row in resolved.families]
+    names = [row.text["group"] for row in resolved.families]
     fold_of = {family: folds.keys["group"][name] for family, name in enumerate(names)}
     tuning = {
         "same": bench.figures(bench.errors(point)),
@@ -112,7 +111,7 @@ def spread_between_jobs(
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
     """Beliefs fitted without the fold that a family's key fell into."""
     table = [folds.beliefs(beliefs, scheme, fold) for fold in range(SCHEMES[scheme])]
-    names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+    names = [row.text[scheme] for row in resolved.families]
     return lambda family: table[folds.keys[scheme][names[family]]]
 
 
@@ -251,17 +250,14 @@ def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, d
 
 def _factors(data: Observations, error: Array, spread: Array, family: NDArray[np.intp]) -> dict[str, float]:
     """Conformal factors of all points, of every class of workload and of every kind with enough families."""
-    classes = np.array([workload_class(data.kinds[int(f)]) for f in family])
     table = {"all": round(conformal_factor(error, spread, family), 3)}
-    for name in sorted(set(classes.tolist())):
-        inside = classes == name
-        if np.unique(family[inside]).size >= LEAST_FAMILIES:
-            table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
     kinds = np.array([data.kinds[int(f)] for f in family])
-    for name in sorted(set(kinds.tolist())):
-        inside = kinds == name
-        if np.unique(family[inside]).size >= LEAST_FAMILIES:
-            table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
+    classes = np.array([workload_class(str(kind)) for kind in kinds])
+    for labels in (classes, kinds):
+        for name in sorted(set(labels.tolist())):
+            inside = labels == name
+            if np.unique(family[inside]).size >= LEAST_FAMILIES:
+                table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
     return table
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.mixed import Fit
 from perfmodel.predict.beliefs import Beliefs
 
+# Folds by the column of families.csv that is left out whole.
 SCHEMES: dict[str, int] = {"group": 10, "source": 12, "accelerator": 10}
 
 

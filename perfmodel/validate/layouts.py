@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 GAP = (
-    0.10  # two layouts whose measured throughput differs by less cannot be told apart by a measurement either
+    0.10  # two layouts whose measured throughputs differ by less cannot be told apart by a measurement either
 )
 _LAYOUT = ("tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "sharding", "recompute", "dp")
 _SAME = ("source", "workload", "accelerator", "accelerators_per_node", "precision", "framework_class")

@@ -15,7 +15,7 @@ from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
-from perfmodel.validate.fitting import KEY_COLUMN, fit_everything, held_out
+from perfmodel.validate.fitting import fit_everything, held_out
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
@@ -81,7 +81,7 @@ def _held_out(resolved: Resolved, scheme: str, refit: bool) -> Callable[[int], B
 
 def _fold_of(resolved: Resolved, scheme: str) -> dict[int, int]:
     """The fold of every family, as the fits of `scheme` cut them."""
-    names = [row.text[KEY_COLUMN[scheme]] for row in resolved.families]
+    names = [row.text[scheme] for row in resolved.families]
     return {family: int(fold) for family, fold in enumerate(assign(names, SCHEMES[scheme]))}
 
 
