@@ -85,7 +85,6 @@ class Setup:
     def features(self) -> dict[str, str]:
         """Level values for the beliefs."""
         up, out = self.cluster.node.scale_up, self.cluster.scale_out or self.cluster.node.scale_out
-        sharding = (self.layout.sharding if self.layout else None) or self.default_sharding
         return features(
             self.workload,
             self.cluster.node.accelerator,
@@ -93,7 +92,6 @@ class Setup:
             framework=self.stack,
             scale_up=up.name if up else None,
             scale_out=out.name if out else None,
-            sharding=sharding,
         )
 
 

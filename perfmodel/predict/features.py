@@ -23,7 +23,6 @@ def features(
     framework: str | None,
     scale_up: str | None,
     scale_out: str | None,
-    sharding: str | None,
     tuning: str = "stock",
 ) -> dict[str, str]:
     """Level values of one job; what nobody says is "unknown", a value with a belief of its own.
@@ -40,7 +39,6 @@ def features(
         "workload": workload.name or "unknown",
         "scale_up": scale_up or "unknown",
         "scale_out": scale_out or "unknown",
-        "sharding": sharding or "unknown",
         "tuning": tuning,
         "generation*precision": f"{generation}*{precision}",
         "framework*generation": f"{framework or 'unknown'}*{generation}",

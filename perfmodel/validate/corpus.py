@@ -330,7 +330,6 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
                 framework=row.text["framework_class"],
                 scale_up=row.text["scale_up"],
                 scale_out=row.text["scale_out"],
-                sharding=row.text["sharding"],
                 tuning="tuned" if row.text["regime"] == "tuned" else "stock",
             )
         )
