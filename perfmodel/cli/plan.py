@@ -187,6 +187,8 @@ def _bounds(text: str | None) -> Bounds:
                 help=f"write max_tp=8,max_vpp=4; there are {', '.join(sorted(known))}",
             )
         values[key] = number
+    if "max_micro_batch" in values:  # binds every network
+        values.setdefault("max_share", values["max_micro_batch"])
     return Bounds(**values)  # type: ignore[arg-type]
 
 

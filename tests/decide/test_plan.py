@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.calibrate.job import calibrate
 from perfmodel.decide.energy import step_energy
 from perfmodel.decide.plan import runners, search, space
 from perfmodel.decide.plan.answer import make_plan
@@ -21,7 +22,7 @@ from perfmodel.decide.plan.run import plan_fleet, plan_job, plan_sweep
 from perfmodel.decide.plan.search import as_layouts, energy_of
 from perfmodel.decide.plan.space import Bounds
 from perfmodel.decide.plan.sweep import parse_sweep
-from perfmodel.decide.plan.targets import candidate_setup, target_of
+from perfmodel.decide.plan.targets import candidate_setup, setup_at, target_of
 from perfmodel.errors import UsageError
 from perfmodel.predict.beliefs import Beliefs, textbook_beliefs
 from perfmodel.predict.curve import curve
@@ -108,6 +109,21 @@ def test_a_candidate_is_what_predict_says_of_its_layout(catalog: Catalog, belief
         predicted = curve(candidate_setup(job, candidate), beliefs, draws=2)
         assert predicted.time_s[0] == pytest.approx(candidate.time_s, rel=1e-12)
         assert predicted.memory.total[0] == pytest.approx(candidate.memory_bytes, rel=1e-12)
+
+
+def test_a_calibrated_plan_is_the_calibrated_curve(catalog: Catalog, beliefs: Beliefs) -> None:
+    """Timings that the step model does not explain: the curve leans on laws through them, and so must the plan."""
+    job = make(catalog, workload="resnet50", cluster="dgx-a100", k="1..256", global_batch=4096)
+    measured = setup_at(job, [1, 2, 4])
+    slower, _ = calibrate(measured, np.array([4.0, 3.2, 2.7]), beliefs)
+    predicted = curve(setup_at(job, job.k), slower, draws=0)
+    alone = curve(setup_at(job, job.k), beliefs, draws=0)
+    assert predicted.time_s[-1] > 1.2 * alone.time_s[-1]
+    found = find([job], Request(bounds=Bounds(max_micro_batch=1024)), slower)
+    times = {candidate.k: candidate.time_s for candidate in found.partial.fastest}
+    for k, time_s in zip(predicted.k, predicted.time_s, strict=True):
+        assert times[int(k)] <= time_s * (1 + 1e-9)
+        assert times[int(k)] == pytest.approx(time_s, rel=0.05)
 
 
 def test_energy_in_few_operations_is_the_energy_model(catalog: Catalog, beliefs: Beliefs) -> None:

@@ -54,6 +54,17 @@ def test_rows_are_exactly_the_divisible_ones(shape: Shape, k: int, batch: int) -
     assert set(listed) == brute(shape, k, batch, bounds)
 
 
+def test_a_network_that_nothing_else_cuts_tries_its_whole_share_and_halves() -> None:
+    rows, _ = enumerate_rows(RESNET, {2: 6 * 1024}, Bounds())
+    tried = set(rows.micro_batch.tolist())
+    assert {128, 192, 384, 768, 1536, 3072} <= tried
+    assert max(tried) == 3072
+    bound, _ = enumerate_rows(RESNET, {2: 6 * 1024}, Bounds(max_share=500))
+    assert max(bound.micro_batch.tolist()) == 384
+    cut, _ = enumerate_rows(GPT3, {1: 6 * 1024}, Bounds())
+    assert max(cut.micro_batch.tolist()) == 128
+
+
 def test_products_hold() -> None:
     rows, _ = enumerate_rows(GPT3, {1024: 1536}, Bounds())
     assert (rows.dp * rows.tp * rows.pp * rows.cp == 1024).all()

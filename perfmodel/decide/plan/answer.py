@@ -90,7 +90,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
 def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
     setup = candidate_setup(found.jobs[candidate.target], candidate)
     band = curve(setup, beliefs, draws=found.request.draws, seed=found.request.seed)
-    # A calibrated curve leans on laws that the search does not know: keep its width, around the time that was ranked.
+    # The search prices layouts other than the curve's own by the step model: keep the width, around the time ranked.
     around = candidate.time_s / band.time_s
     return replace(band, time_s=band.time_s * around, low_s=band.low_s * around, high_s=band.high_s * around)
 

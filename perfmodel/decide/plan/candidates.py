@@ -38,6 +38,7 @@ class Target:
     steps: float = 1.0
     offsets: Floats | None = None  # calibrated slopes of `predict.features.discrepancy`
     declared: Mapping[str, float] = field(default_factory=dict)  # values of `predict.layouts.DECLARED`
+    calibrated: Mapping[int, float] = field(default_factory=dict)  # K -> what measured steps add to the above
 
 
 @dataclass(frozen=True)

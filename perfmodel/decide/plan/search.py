@@ -207,6 +207,9 @@ class _Found:
             scale = np.exp(np.tensordot(target.offsets, discrepancy(target.ops, at), axes=1))
             time_s, joules = time_s * scale, joules * scale
         where = np.searchsorted(self.ks, rows.k)[:, None, None]
+        if target.calibrated:
+            scale = np.array([target.calibrated[int(k)] for k in self.ks])[where]
+            time_s, joules = time_s * scale, joules * scale
         cost = self.terms.take(where).usd(time_s * target.steps)
         work: Floats | float = 1.0
         if self.work is not None:

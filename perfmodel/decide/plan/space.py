@@ -52,7 +52,8 @@ class Shape:
 class Bounds:
     """The edges of the search; it is exhaustive inside them.
 
-    `shortest_sequence` is the smallest number of tokens that context parallelism may leave on a rank.
+    `shortest_sequence` is the smallest number of tokens that context parallelism may leave on a rank. A network that
+    only data parallelism cuts also tries its whole share of the batch, and the halves of it, up to `max_share`.
     """
 
     max_tp: int = 16
@@ -61,6 +62,7 @@ class Bounds:
     max_ep: int = 256
     max_vpp: int = 16
     max_micro_batch: int = 128
+    max_share: int = 1 << 20
     shortest_sequence: int = 4096
     shardings: tuple[str, ...] = SHARDINGS
     recompute: tuple[str, ...] = RECOMPUTE
@@ -149,7 +151,7 @@ def enumerate_rows(
 
     # Micro-batches: every divisor of what a replica has to do.
     share = columns[1] // columns[6]
-    micro, at = _ragged(share, lambda n: divisors(n, bounds.max_micro_batch))
+    micro, at = _ragged(share, lambda n: _micro_batches(shape, n, bounds))
     columns = [axis[at] for axis in columns]
     steps = share[at] // micro
 
@@ -162,6 +164,16 @@ def enumerate_rows(
     first = np.searchsorted(k, k)  # rows are grouped by ascending K
     rows = Rows(k, batch, tp, pp, cp, ep, dp, vpp[keep], micro, steps, np.arange(k.size) - first)
     return rows, Counter({reason: count for reason, count in refused.items() if count})
+
+
+def _micro_batches(shape: Shape, share: int, bounds: Bounds) -> list[int]:
+    found = set(divisors(share, bounds.max_micro_batch))
+    while not shape.is_transformer and share not in found:
+        found |= {share} if share <= bounds.max_share else set()
+        if share % 2:
+            break
+        share //= 2
+    return sorted(found)
 
 
 def combinations(shape: Shape, bounds: Bounds) -> int:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import SHARDINGS, Shape
 from perfmodel.decide.prediction import measured_power, power_of, setup_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
-from perfmodel.predict.curve import Setup, centre
+from perfmodel.predict.curve import Setup, centre, curve
+from perfmodel.predict.features import discrepancy
+from perfmodel.predict.layouts import pick
+from perfmodel.predict.step import step
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
 
@@ -49,7 +54,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         _, logs = centre(with_sharding(setup, sharding), beliefs)
         coefficients[sharding] = from_logs(logs)
     calibration = beliefs.calibration
-    return Target(
+    target = Target(
         name=job.cluster.name or "cluster",
         ops=setup.operations,
         machine=setup.machine,
@@ -66,6 +71,30 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         offsets=None if calibration is None else calibration.mean[len(NAMES) :],
         declared=setup.declared,
     )
+    return dataclasses.replace(target, calibrated=_calibrated(target, setup, beliefs))
+
+
+def _calibrated(target: Target, setup: Setup, beliefs: Beliefs) -> dict[int, float]:
+    """K -> time of a calibrated curve over that of the search, at the layout that the curve takes there.
+
+    A calibrated curve moves along slopes and leans on laws through the measured points, K by K; the search prices
+    layouts by the step model alone. A K whose curve has no layout takes the factor of the nearest that has.
+    """
+    known = beliefs.calibration
+    if known is None or not known.k.size:
+        return {}
+    found = curve(setup, beliefs, draws=0)
+    factors = np.full(found.k.shape, np.nan)
+    for i in np.flatnonzero(found.feasible):
+        at = pick(found.at, np.array([i]))
+        alone = step(target.ops, target.machine, at, target.coefficients[found.names[i]["sharding"]]).time_s
+        scale = np.exp(np.tensordot(known.mean[len(NAMES) :], discrepancy(target.ops, at), axes=1))
+        factors[i] = float(found.time_s[i] / np.ravel(alone * scale)[0])
+    usable = np.flatnonzero(np.isfinite(factors))
+    if not usable.size:
+        return {}
+    nearest = usable[np.abs(np.log(found.k[:, None] / found.k[usable])).argmin(axis=1)]
+    return {int(k): float(factor) for k, factor in zip(found.k, factors[nearest], strict=True)}
 
 
 def candidate_setup(job: Job, candidate: Candidate) -> Setup:
