@@ -100,7 +100,7 @@ def collective_time(
     base_s : launch and synchronisation of one collective call [s].
     step_up_s, step_out_s : latency of one step over the scale-up link and over the network [s].
     up_bytes_per_s : usable scale-up rate per accelerator and direction for a group of n/k ranks (see
-        `group_link_share` for irregular wiring).
+        `predict.wiring` for irregular ones; `group_link_share` is the plain form that sweeps are fitted with).
     out_bytes_per_s_per_node : usable network rate per domain and direction that this group gets, that is after
         sharing the NICs with the other groups of the node.
     in_switch_bytes_per_s : rate of reduction inside the scale-up switch (NVLS); 0 when there is none.
@@ -114,7 +114,7 @@ def collective_time(
     ==================  ===========  ===============
     all_reduce          2 hops(g)    2 log2 k
     all_gather, r.-s.   n - k        k - 1
-    all_to_all          log2-flat    k - 1
+    all_to_all          log2 g       k - 1
     broadcast, reduce   g - 1        log2 k
     p2p                 1 if k = 1   1 if k > 1
     ==================  ===========  ===============

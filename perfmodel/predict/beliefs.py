@@ -2,8 +2,9 @@
 
 The population belief of a coefficient is a sum of shifts on the log scale, from the general to the particular:
 all jobs, then vendor generation, accelerator, link, framework and workload kind (`Coefficients` names the levels).
-A level value that nobody measured adds nothing to the median and its whole prior spread to the uncertainty, so new
-hardware inherits its generation's belief, wider. A calibration adds what a job's own measurements say.
+A level value that nobody measured adds what is known of it beforehand (`coefficients.KNOWN`, mostly nothing) to the
+median and its whole prior spread to the uncertainty, so new hardware inherits its generation's belief, wider. A
+calibration adds what a job's own measurements say.
 """
 
 from __future__ import annotations

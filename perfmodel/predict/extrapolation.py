@@ -6,9 +6,10 @@ the law pulls more.
 
     ln T = (1 - w) ln T_model + w ln T_law,    w = s^2 / (s^2 + l^2)                        (1)
 
-with s the posterior spread of the step model and l that of the laws (`LawTrust`), which grows with the distance, with
-what is lost already and where the node boundary is crossed unseen. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: constant (the largest
-measured k), a + b (k - 1)/k (ring, which may fall) and a + b log2 k with b >= 0; their log mean is taken.
+with s the posterior spread of the step model and l that of the laws (`LawTrust`), which depends on the distance, on
+what is lost already and on whether the node boundary is crossed unseen. Laws are linear in tau(k) = k T(k) / work, the
+accelerator-time per unit of work: constant (the largest measured k), a + b (k - 1)/k (ring, which may fall) and
+a + b log2 k with b >= 0; their log mean is taken.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from perfmodel.models.laws import Array
 from perfmodel.results import Result
 
 Law: TypeAlias = Literal["amdahl", "gustafson", "usl", "communication"]
-LAWS: tuple[Law, ...] = ("amdahl", "gustafson", "usl", "communication")
 
 
 @dataclass(frozen=True, slots=True)
