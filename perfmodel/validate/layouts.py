@@ -14,7 +14,7 @@ from perfmodel.calibrate.population import population_logs
 from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.plan.candidates import Limits, Target, Task
 from perfmodel.decide.plan.search import run_task
-from perfmodel.decide.plan.space import SHARDINGS, Bounds, Shape
+from perfmodel.decide.plan.space import Bounds, Shape
 from perfmodel.decide.pricing import on_demand
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import from_logs
@@ -148,12 +148,11 @@ def _target(resolved: Resolved, row: int, logs: Array) -> Target:
     machine = pick(data.machine, row)
     ops = take(data.ops, np.array(row))
     batch, k = round(float(data.at.global_batch[row])), int(data.at.k[row])
-    coefficients = from_logs(logs)
     return Target(
         name=resolved.families[int(data.family[row])].text["family"],
         ops=ops,
         machine=machine,
-        coefficients=dict.fromkeys(SHARDINGS, coefficients),
+        coefficients=from_logs(logs),
         shape=Shape(
             layers=int(ops.layers),
             heads=int(ops.heads),

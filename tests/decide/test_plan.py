@@ -76,7 +76,7 @@ def every(catalog: Catalog, beliefs: Beliefs) -> list[Tried]:
             at = as_layouts(allowed.take(np.array([i])), (sharding,), (level,), target.shape.node)
             if memory(target.ops, target.machine, at).total.max() > target.machine.memory_bytes:
                 continue
-            result = step(target.ops, target.machine, at, target.coefficients[sharding])
+            result = step(target.ops, target.machine, at, target.coefficients)
             seconds, k = float(result.time_s.max()), int(allowed.k[i])
             values = {
                 "time": seconds,
@@ -130,7 +130,7 @@ def test_energy_in_few_operations_is_the_energy_model(catalog: Catalog, beliefs:
     target = target_of(make(catalog), [16], beliefs)
     rows, _ = space.enumerate_rows(target.shape, {16: 128}, SMALL)
     at = pick(as_layouts(rows, ("ddp",), ("none",), 8), 0)
-    result = step(target.ops, target.machine, at, target.coefficients["ddp"])
+    result = step(target.ops, target.machine, at, target.coefficients)
     plain = step_energy(at.k, result.parts, target.power).energy_j
     np.testing.assert_allclose(energy_of(result.parts, result.time_s, at.k, target.power), plain, rtol=1e-12)
 

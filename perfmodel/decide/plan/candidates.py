@@ -29,7 +29,7 @@ class Target:
     name: str
     ops: Operations
     machine: Machine
-    coefficients: Mapping[str, Coefficients]  # by way of sharding: beliefs may differ by it
+    coefficients: Coefficients
     shape: Shape
     tariff: Tariff
     power: PowerModel

@@ -33,7 +33,6 @@ from perfmodel.decide.plan.space import (
     simplicity,
 )
 from perfmodel.models.energy import power_w
-from perfmodel.predict.coefficients import NAMES, Coefficients
 from perfmodel.predict.declared import usable_shardings
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
@@ -70,15 +69,6 @@ def as_layouts(
         declared=declared,
         **columns,
     )
-
-
-def coefficients_of(target: Target, shardings: Sequence[str]) -> Coefficients:
-    """Coefficients along the axis of sharding; those that do not vary with it stay scalars."""
-    columns = {}
-    for name in NAMES:
-        values = np.array([float(getattr(target.coefficients[sharding], name)) for sharding in shardings])
-        columns[name] = values[0] if (values == values[0]).all() else values[:, None]
-    return Coefficients(**columns)
 
 
 def energy_of(parts: Mapping[str, Floats], time_s: Floats, k: npt.ArrayLike, model: PowerModel) -> Floats:
@@ -200,7 +190,7 @@ class _Found:
             at = as_layouts(rows, self.shardings, self.levels, node, target.declared)
         self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
-        result = step(target.ops, target.machine, at, coefficients_of(target, self.shardings))
+        result = step(target.ops, target.machine, at, target.coefficients)
         time_s = np.asarray(np.broadcast_to(result.time_s, fits.shape))
         joules = np.asarray(np.broadcast_to(energy_of(result.parts, time_s, at.k, target.power), fits.shape))
         if target.offsets is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.decide.plan.candidates import Candidate, Target
-from perfmodel.decide.plan.space import SHARDINGS, Shape
+from perfmodel.decide.plan.space import Shape
 from perfmodel.decide.prediction import measured_power, power_of, setup_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
@@ -41,24 +41,16 @@ def shape_of(setup: Setup) -> Shape:
     )
 
 
-def with_sharding(setup: Setup, sharding: str) -> Setup:
-    """The set-up as beliefs see it when this way of sharding is used."""
-    return dataclasses.replace(setup, layout=Layout(sharding=sharding))
-
-
 def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
     """Everything the search needs to price `job` on its cluster at the given K."""
     setup = setup_at(job, ks)
-    coefficients = {}
-    for sharding in SHARDINGS:
-        _, logs = centre(with_sharding(setup, sharding), beliefs)
-        coefficients[sharding] = from_logs(logs)
+    _, logs = centre(setup, beliefs)
     calibration = beliefs.calibration
     target = Target(
         name=job.cluster.name or "cluster",
         ops=setup.operations,
         machine=setup.machine,
-        coefficients=coefficients,
+        coefficients=from_logs(logs),
         shape=shape_of(setup),
         tariff=tariff_of(job.price, job.cluster, job.reliability),
         power=power_of(job, measured_power(beliefs)),
@@ -87,7 +79,7 @@ def _calibrated(target: Target, setup: Setup, beliefs: Beliefs) -> dict[int, flo
     factors = np.full(found.k.shape, np.nan)
     for i in np.flatnonzero(found.feasible):
         at = pick(found.at, np.array([i]))
-        alone = step(target.ops, target.machine, at, target.coefficients[found.names[i]["sharding"]]).time_s
+        alone = step(target.ops, target.machine, at, target.coefficients).time_s
         scale = np.exp(np.tensordot(known.mean[len(NAMES) :], discrepancy(target.ops, at), axes=1))
         factors[i] = float(found.time_s[i] / np.ravel(alone * scale)[0])
     usable = np.flatnonzero(np.isfinite(factors))
