@@ -37,7 +37,7 @@ from perfmodel.cli.readings import (
     sampling_interval,
     say_rejected,
 )
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, did_you_mean
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +57,8 @@ def calibrate(
         Path | None, typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log.")
     ] = None,
     nccl_ranks: Annotated[
-        int | None, typer.Option(min=2, help="Ranks of a collective log that does not name them (OSU).")
+        int | None,
+        typer.Option(min=2, max=10_000_000, help="Ranks of a collective log that does not name them (OSU)."),
     ] = None,
     nccl_op: Annotated[
         str | None, typer.Option(help="Operation of a collective log that does not name it: all_reduce, ...")
@@ -110,13 +111,23 @@ def calibrate(
             code="U016",
             help="give --timings, --nccl, --trace, --ranks or --power",
         )
+    if nccl is None and (nccl_ranks is not None or nccl_op is not None):
+        raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
     found = job_from_options(
         job, workload=workload, cluster=cluster, regime=regime, global_batch=global_batch, seq_len=seq_len,
         precision=precision, layout=layout, assignments=set_, specs=specs,
     )  # fmt: skip
+    from perfmodel.calibrate.readers.sweeps import OPS, canonical_op
     from perfmodel.cli.predict import load_beliefs
     from perfmodel.decide.calibration import calibrate_job
     from perfmodel.study.table import parse_timings
+
+    if nccl_op is not None and canonical_op(nccl_op) is None:
+        raise UsageError(
+            f'--nccl-op: unknown "{nccl_op}"{did_you_mean(nccl_op, OPS)}',
+            code="U044",
+            help=f"one of {', '.join(OPS)}",
+        )
 
     result = calibrate_job(
         found,
@@ -125,7 +136,7 @@ def calibrate(
         timings=timings,
         nccl=nccl,
         nccl_ranks=nccl_ranks,
-        nccl_op=nccl_op,
+        nccl_op=None if nccl_op is None else canonical_op(nccl_op),
         traces=tuple(trace or ()),
         ranks=ranks,
         preset=preset,

@@ -138,3 +138,61 @@ def test_every_bad_file_is_named(capsys):
         "gone.csv",
     ]
     assert 'cannot read "x=y"' in said
+
+
+JOB = ("-w", "resnet50", "-c", "dgx-a100", "--global-batch", "2048")
+
+
+def trace(**changes: object) -> str:
+    """A trace of twelve steps on eight ranks, with some of its words changed."""
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{i}", "ts": 1000 * i, "dur": 990}
+        | {"pid": 1, "tid": 1}
+        for i in range(12)
+    ] + [
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1000 * i + 90 * j, "dur": 80, "pid": 0, "tid": 7}
+        for i in range(12)
+        for j in range(9)
+    ]
+    info = {"rank": 0, "world_size": 8} | changes
+    return json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events})
+
+
+@pytest.mark.parametrize("world", [10**20, -8, True, 1e400, "x"])
+def test_a_world_that_cannot_be_is_not_believed(world, folder, capsys):
+    (folder / "run.json").write_text(trace(world_size=world))
+    assert main(["calibrate", *JOB, "--trace", "run.json", "--quiet"]) == 0
+
+
+def test_step_numbers_without_end(folder, capsys):
+    (folder / "run.json").write_text(trace().replace("ProfilerStep#1", "ProfilerStep#" + "9" * 6000))
+    assert main(["calibrate", *JOB, "--trace", "run.json", "--quiet"]) == 0
+
+
+def test_a_truncated_trace_gives_the_steps_before_the_damage(folder, capsys):
+    packed = gzip.compress(trace().encode())
+    (folder / "run_k8.json.gz").write_bytes(packed[: int(0.95 * len(packed))])
+    assert main(["study", "run_k8.json.gz", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["result"]["mean_s"][0] == pytest.approx(1e-3, rel=0.1)
+    assert "the compressed data ends early" in err
+
+
+def test_step_times_that_never_vary(folder, capsys):
+    rows = "".join(f"{rank},{step},0.1\n" for rank in range(4) for step in range(40))
+    (folder / "ranks.csv").write_text("rank,step,time_s\n" + rows)
+    assert "too coarse" in refused(capsys, "calibrate", *JOB, "--ranks", "ranks.csv")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--nccl", "osu.txt", "--nccl-ranks", "8", "--nccl-op", "alreduce"), 'did you mean "all_reduce"'),
+        (("--nccl", "osu.txt", "--nccl-ranks", "1000000000000"), "--nccl-ranks"),
+        (("--timings", "t.csv", "--nccl-ranks", "8"), "give it with --nccl"),
+    ],
+)
+def test_what_a_collective_log_is_told_to_be(flags, words, folder, capsys):
+    rows = "".join(f"{2**i}   {10 + 2**i / 1e4:.2f}\n" for i in range(2, 20))
+    (folder / "osu.txt").write_text("# OSU MPI Allreduce Latency Test v5.9\n# Size  Avg Latency(us)\n" + rows)
+    assert words in refused(capsys, "calibrate", *JOB, *flags)

@@ -25,8 +25,9 @@ from perfmodel.calibrate.readers.steps import Activity, Collective, TraceSummary
 from perfmodel.calibrate.readers.sweeps import canonical_op
 
 MICROSECOND = 1e-6
-PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
-OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d+)$")
+MOST_RANKS = 10_000_000  # a larger number is damage
+PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d{1,15})(?!\d)")
+OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d{1,15})$")
 LOADING = re.compile(r"(?i)enumerate\(DataLoader\)|data_?loader|get_batch|next_batch|batch_generator")
 _COMMUNICATION = re.compile(
     r"(?i)^(?:nccl|rccl|void nccl|gloo:|c10d::|mscclpp|oneccl|hccl)|cross_device_reduce|nvshmem|deep_ep"
@@ -35,7 +36,7 @@ _KERNEL_OP = re.compile(
     r"(?i)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce|send|recv|barrier)"
 )
 _RANK_IN_NAME = re.compile(
-    r"(?i)(?:rank|trainer|worker|gpu)[_-]?(\d+)|(?:^|[_.-])r?(\d+)(?=\.(?:\w+\.)*json)"
+    r"(?i)(?:rank|trainer|worker|gpu)[_-]?(\d{1,9})|(?:^|[_.-])r?(\d{1,9})(?=\.(?:\w+\.)*json)"
 )
 _CATEGORY = {
     "kernel": "kernel",
@@ -249,9 +250,10 @@ def _read_file(path: Path, index: int) -> TraceSummary:
 def _world(header: dict[str, Any], volumes: dict[str, _Volume]) -> int | None:
     """Ranks of the run: as the profiler recorded them, else the largest group of a collective."""
     info = header.get("distributedInfo")
-    if isinstance(info, dict) and isinstance(info.get("world_size"), int) and info["world_size"] > 0:
-        return int(info["world_size"])
-    groups = [volume.ranks for volume in volumes.values() if volume.ranks]
+    world = info.get("world_size") if isinstance(info, dict) else None
+    if isinstance(world, int) and not isinstance(world, bool) and 0 < world <= MOST_RANKS:
+        return world
+    groups = [volume.ranks for volume in volumes.values() if volume.ranks and volume.ranks <= MOST_RANKS]
     return max(groups) if groups else None
 
 
@@ -280,7 +282,7 @@ def _take(batch: Iterable[Any], kineto: _Kineto, ray: RayTimeline, tally: Tally,
 
 def _rank(header: dict[str, Any], path: Path, index: int) -> int:
     info = header.get("distributedInfo")
-    if isinstance(info, dict) and isinstance(info.get("rank"), int):
+    if isinstance(info, dict) and type(info.get("rank")) is int:
         return int(info["rank"])
     found = _RANK_IN_NAME.search(path.name)
     return int(next(group for group in found.groups() if group)) if found else index

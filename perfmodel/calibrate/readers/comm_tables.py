@@ -17,13 +17,13 @@ from pathlib import Path
 from perfmodel.calibrate.readers.source import Tally, binary_size, number, numbered_lines, without_launcher
 from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, bus_factor, canonical_op, make_sweep
 
-_DEEPSPEED = re.compile(r"^-{2,}\s*Performance of (\S+) on (\d+) devices", re.IGNORECASE)
+_DEEPSPEED = re.compile(r"^-{2,}\s*Performance of (\S+) on (\d{1,7}) devices", re.IGNORECASE)
 _IBM = re.compile(r"size\s*\(MB\)\s+avgbw\s*\(GB/sec\)", re.IGNORECASE)
 _MARKDOWN = re.compile(r"^\|\s*payload\s*\|(.*)\|$", re.IGNORECASE)
-_AVERAGE = re.compile(r"bandwidth of (\S+) over (\d+) ranks", re.IGNORECASE)
+_AVERAGE = re.compile(r"bandwidth of (\S+) over (\d{1,7}) ranks", re.IGNORECASE)
 _PARAM = re.compile(r"COMMS-RES-([A-Za-z_]+?)-(\w+)\s+(\d.*)$")
 _SCRIPT = re.compile(r"\b(allreduce|allgather|reduce-scatter)-(?:loop|stats)\b")
-_LAUNCH = re.compile(r"(?:-np|-n|--nproc[_-]per[_-]node|--ntasks|world[_ ]size)[ =:]+(\d+)")
+_LAUNCH = re.compile(r"(?:-np|-n|--nproc[_-]per[_-]node|--ntasks|world[_ ]size)[ =:]+(\d{1,7})\b")
 _DURATION = re.compile(r"([\d.,]+)\s*(us|ms|s)?")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -129,7 +129,7 @@ def _finish(table: _Table, tally: Tally) -> list[Sweep]:
 
 def _deepspeed_row(text: str, table: _Table) -> Point | None:
     # "64.0 KB   16384x4   105.3 us   9.9   4.9": the description NxM parts the size from the duration.
-    match = re.match(r"^([\d.,]+\s*[KMGT]?B?)\s+(\d+)x(\d+)\s+(.*)$", text)
+    match = re.match(r"^([\d.,]+\s*[KMGT]?B?)\s+(\d{1,15})x(\d{1,15})\s+(.*)$", text)
     if match is None:
         return None
     duration = _DURATION.match(match.group(4))

@@ -9,14 +9,13 @@ looks like an event and counted. Memory holds one chunk and its events.
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from io import BufferedReader, BytesIO
+from typing import Any
 
-from perfmodel.calibrate.readers.source import Tally
+from perfmodel.calibrate.readers.source import DAMAGE, DAMAGED, Tally
 
 CHUNK = 2 << 20  # bytes
 LONGEST_EVENT = (
@@ -45,10 +44,11 @@ def timing(event: dict[str, Any]) -> tuple[float, float] | None:
 class EventStream:
     """`for batch in EventStream(raw, tally)` gives lists of parsed events; `header` holds what stands beside them."""
 
-    def __init__(self, raw: BinaryIO, tally: Tally, chunk: int = CHUNK) -> None:
+    def __init__(self, raw: BufferedReader | BytesIO, tally: Tally, chunk: int = CHUNK) -> None:
         self.header: dict[str, Any] = {}
         self.line = 1
         self._raw = raw
+        self._spoilt = False
         self._tally = tally
         self._chunk = chunk
         self._decode_bytes = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
@@ -92,16 +92,29 @@ class EventStream:
         """Read one more chunk; False when there is none."""
         if self._ended:
             return False
-        try:
-            data = self._raw.read(self._chunk)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            data = b""
-            self._tally.lines += 1
-            self._tally.reject(self.line, "", "the compressed data ends early or is damaged")
+        data = self._read()
         self._ended = not data
         self._text = self._text[self._at :] + self._decode_bytes(data, self._ended)
         self._at = 0
         return not self._ended
+
+    def _read(self) -> bytes:
+        """The next chunk, less where the file ends or is damaged; damage is counted when it is met."""
+        parts: list[bytes] = []
+        missing = 0 if self._spoilt else self._chunk
+        while missing > 0:
+            try:
+                part = self._raw.read1(missing)
+            except DAMAGED:
+                self._spoilt = True
+                self._tally.lines += 1
+                self._tally.reject(self.line, "", DAMAGE)
+                break
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
 
     def _move(self, to: int) -> None:
         self.line += self._text.count("\n", self._at, to)

@@ -18,7 +18,7 @@ _OP = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|reduce|gather|scatter|send_?recv)v?_perf\b"
 )
 _RANK = re.compile(
-    r"^#\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\S+\s+on\s+(\S+)\s+device\s+\d+\s*(?:\[[^\]]*\]\s*)?(.*)$"
+    r"^#\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\S+\s+on\s+(\S+)\s+device\s+\d+\s*(?:\[[^\]]*\]\s*)?(.*)$"
 )
 _BANNER = re.compile(r"^#\s*nThreads?:?\s+\d+")
 _ALGORITHM = re.compile(r"\bNCCL_ALGO=(\S+)")

@@ -176,7 +176,7 @@ def _ranges(
             tally.reject(0, name, "a range without a start and an end")
             continue
         found = pattern.search(name) if pattern else PROFILER_STEP.match(name) or OTHER_STEP.search(name)
-        if found and found.groups() and found.group(1).isdigit():
+        if found and found.groups() and re.fullmatch(r"[0-9]{1,15}", found.group(1)):
             tally.used += 1
             # The low 24 bits of a global thread id are the thread; the rest is the process's id.
             process = tid & ~0xFFFFFF if isinstance(tid, int) else 0

@@ -28,6 +28,7 @@ from perfmodel.calibrate.readers.source import (
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.straggler_fit import LEAST_SAMPLES, JitterFit, fit_jitter
 
+LEAST_SPREAD = 1e-9  # of a step time over its mean, below which it is rounding
 _SCALES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TIME_NAME = re.compile(
     r"(?i)^(?:step_?|iter(?:ation)?_?|elapsed_?|duration_?)?(?:time|elapsed|duration|seconds|latency)?(?:[_ (]*(s|sec|seconds|ms|us|ns)\)?)?$"
@@ -66,6 +67,15 @@ class RankTimes(Reading):
                     code="R006",
                     message=f"{usable} step times after warm-up are too few for a distribution",
                     help=f"log at least {LEAST_SAMPLES}, better some hundred per rank",
+                )
+            )
+        if float(np.nanstd(self.jitter())) < LEAST_SPREAD:
+            raise SpecError(
+                Problem(
+                    self.path,
+                    code="R006",
+                    message="every step of a rank took the same time: too coarse to show how steps vary",
+                    help="log times with more digits",
                 )
             )
         found = fit_jitter(self.time_s.T, seed=seed)
@@ -193,7 +203,7 @@ def _whole(text: str) -> int | None:
 
 def _positive(text: str, scale: float) -> float | None:
     value = number(text)
-    return value * scale if value is not None and 0.0 < value * scale < 1e9 else None
+    return value * scale if value is not None and 1e-9 <= value * scale < 1e9 else None
 
 
 def _table(found: dict[tuple[int, int], float], tally: Tally) -> RankTimes:
