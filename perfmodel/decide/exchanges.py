@@ -61,12 +61,6 @@ class Recorder(Links):
         )
         return seconds
 
-    @property
-    def reach(self) -> Array:
-        """Accelerators of the job that share one scale-up domain."""
-        share = np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
-        return np.asarray(np.minimum(self.machine.domain, share))
-
 
 @dataclass(frozen=True)
 class Exchange:

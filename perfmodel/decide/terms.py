@@ -95,13 +95,14 @@ TERMS: dict[str, Term] = {
         ("optimizer", "memory"),
     ),
     "contention": Term(
-        "work (on + half_node second half + local log2(K in node) + crossing [N > 1] + doubling log2 N)",
-        ("accelerators per node", "K", "framework"),
+        "work (on + half_node second half + local log2(K in node) + crossing [N > 1] + doubling log2 N) "
+        "+ what the ranks of a host take from each other, where measured; N counts scale-up domains",
+        ("accelerators per node", "scale-up domain", "K", "framework"),
         ("dp_on", "half_node", "local", "crossing", "doubling"),
     ),
     "synchronisation": Term(
         "(sync log2 K + node_sync log2 N)/synchronised every",
-        ("K", "accelerators per node", "synchronised every"),
+        ("K", "accelerators per node", "scale-up domain", "synchronised every"),
         ("sync_s", "node_sync_s"),
     ),
     "straggler": Term(
@@ -111,7 +112,7 @@ TERMS: dict[str, Term] = {
         ("jitter",),
     ),
     "input_stall": Term(
-        "(step | input) - step; input = seconds per MB input bytes batch/N, or by the loader's rate; "
+        "(step | input) - step; input = seconds per MB input bytes batch/hosts, or by the loader's rate; "
         "at least input bytes batch/storage rate",
         ("input bytes per sample", "batch", "accelerators per node", "loader rate", "storage rate"),
         ("input_s",),

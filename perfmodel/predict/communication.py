@@ -35,13 +35,17 @@ class Links:
     at: Layouts
     c: Coefficients
 
+    @property
+    def reach(self) -> Array:
+        """Accelerators of the job that share one scale-up domain."""
+        share = np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
+        return np.asarray(np.minimum(self.machine.domain, share))
+
     def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
         """Seconds of one collective among `ranks` accelerators that lie `stride` apart."""
-        domain = np.minimum(
-            self.machine.domain, np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
-        )
-        inside = np.clip(domain / stride, 1.0, ranks)
-        up = self.machine.up_bytes_per_s * self.c.up_efficiency * self.machine.share(inside, stride, domain)
+        reach = self.reach
+        inside = np.clip(reach / stride, 1.0, ranks)
+        up = self.machine.up_bytes_per_s * self.c.up_efficiency * self.machine.share(inside, stride, reach)
         span = ranks * stride / np.maximum(self.at.per_node, 1.0)
         out = self.machine.out_bytes_per_s * self.c.out_efficiency * inside / self.machine.taper(span)
         seconds = collective_time(
