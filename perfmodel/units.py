@@ -211,7 +211,12 @@ def parse(text: str | float | int, dimension: str) -> float:
     if match is None:
         raise UnitError(f'cannot read "{text}" as a quantity', f'write it like "{EXAMPLES[dimension]}"')
     number, unit = match.groups()
-    found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
+    try:
+        found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
+    except UnitError:
+        if dimension == "1":
+            raise UnitError(f'"{text}" has a unit, expected a plain number', f"write {number}") from None
+        raise
     if found == "1" and dimension != "1" and unit == "":
         raise UnitError(
             f"a number without a unit: {number}",

@@ -69,6 +69,7 @@ def test_a_lone_b_is_refused_with_both_readings(text: str) -> None:
         (float("inf"), "1", "not a finite number", None),
         (True, "s", "got true", None),
         ("5 zorkmids", "s", "unknown unit", None),
+        ("1000 steps", "1", "expected a plain number", "write 1000"),
         ("50 %", "s", "is a plain number, expected a time", None),
     ],
 )

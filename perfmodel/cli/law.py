@@ -54,7 +54,10 @@ def law(
         ),
     ],
     serial: Annotated[
-        str, typer.Option(metavar="S,...", help="Serial fractions (usl: sigma), separated by commas.")
+        str,
+        typer.Option(
+            "--serial", "--sigma", metavar="S,...", help="Serial fractions (usl: sigma), separated by commas."
+        ),
     ] = "0.01,0.05,0.20",
     k: KOption = "1..512",
     kappa: Annotated[

@@ -207,7 +207,8 @@ def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
         words += f", {counts['in conflict with the prior']} contradict the prior"
     if report["points"]:
         worst = max(abs(row["residual"]) for row in report["points"])
-        words += f". The fit is within {worst:.1%} of the {len(report['points'])} measured points"
+        count = len(report["points"])
+        words += f". The fit is within {worst:.1%} of the {count} measured point{'s' if count > 1 else ''}"
     used = sum(row["spread"] is not None for row in report["trace"])
     if report["trace"]:
         words += f". {used} of {len(report['trace'])} numbers of the trace were used"

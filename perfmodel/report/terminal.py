@@ -48,7 +48,8 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(escape(prose(f"note: {note}", console)), highlight=False, style="dim")
+        words = note if note.startswith("warning: ") else f"note: {note}"
+        console.print(escape(prose(words, console)), highlight=False, style="dim")
     console.print(escape(clean(stamp(envelope).line, console)), highlight=False, style="dim")
 
 

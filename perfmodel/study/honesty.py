@@ -242,7 +242,9 @@ def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
         (
             "repeats and variance at every K",
             fewest >= ENOUGH_REPEATS and "identical_repeats" not in codes,
-            f"at least {_runs(fewest)} a point" + ("" if fewest >= 2 else ": no interval"),
+            f"at least {_runs(fewest)} a point"
+            + ("" if fewest >= 2 else ": no interval")
+            + (", some identical" if "identical_repeats" in codes else ""),
         ),
         (
             "efficiency beside speedup, and the bend with its cause",

@@ -161,6 +161,11 @@ def test_init_writes_what_the_tool_itself_accepts(tmp_path: Path, capsys: pytest
     jsonschema.validate(read_file(folder / "perfmodel-ci.yml").plain(), workflow)
 
 
+def test_a_new_project_passes_its_own_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out_of(["init", str(tmp_path / "new")], capsys)
+    assert main(["check", str(tmp_path / "new" / "perfmodel.yaml")]) == 0, capsys.readouterr().out
+
+
 def test_init_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.yaml").write_text("mine\n")
     assert main(["init", str(tmp_path)]) == 2

@@ -42,7 +42,7 @@ def test_usl(law):
 
 
 def test_usl_without_coherency_has_amdahl_s_ceiling(law):
-    _, out, _ = law("usl", "--serial", "0.05", "--kappa", "0", "--format", "json")
+    _, out, _ = law("usl", "--sigma", "0.05", "--kappa", "0", "--format", "json")
     assert result(out)["curves"][0]["ceiling"] == pytest.approx(20)
 
 

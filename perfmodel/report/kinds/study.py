@@ -35,7 +35,7 @@ def title(envelope: Envelope) -> str:
     if result.get("regime"):
         words.append(f"{result['regime']} scaling")
     if inputs.get("rows"):
-        words.append(f"{inputs['rows']:,d} runs")
+        words.append(f"{inputs['rows']:,d} run{'s' if inputs['rows'] != 1 else ''}")
     return ", ".join(words)
 
 
@@ -91,7 +91,8 @@ def notes(envelope: Envelope) -> list[str]:
             f"{text.quantity(max(setup), 's')} a run."
         )
     for item in _rows(result.get("honesty")):
-        found.append(f"{item.get('severity')}: {item.get('message')}; {item.get('advice')}.")
+        grave = "warning: " if item.get("severity") == "warning" else ""
+        found.append(f"{grave}{item.get('message')}; {item.get('advice')}.")
     return [*found, *(str(note) for note in result.get("notes") or ())]
 
 
