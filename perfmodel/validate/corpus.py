@@ -174,8 +174,15 @@ def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Ite
             )
 
 
-_ABOVE_ZERO = ("k", "nodes", "step_s", "ranks", "time_s", "global_batch", "seq_len")
-_LARGEST = 1e18  # more than any count, size or time of a run
+_WHOLE = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp")
+# The least a number may be where zero means nothing; the largest is more than any count, size or time of a run.
+_LEAST = {
+    **dict.fromkeys((*_WHOLE, "accelerators_per_node", "shard_group", "ranks"), 1.0),
+    **dict.fromkeys(("step_s", "time_s"), 1e-9),
+    **dict.fromkeys(("global_batch", "seq_len", "micro_batch", "accumulation"), 1e-3),
+    "network_gbit_per_s_per_node": 1e-3,
+}
+_LARGEST = 1e18
 
 
 def _parse(
@@ -191,10 +198,8 @@ def _parse(
             value = float(cell)
         except ValueError:
             value = np.nan
-        if (
-            not 0 <= value <= _LARGEST
-            or (column in _ABOVE_ZERO and value == 0)
-            or (column == "k" and value != np.floor(value))
+        if not _LEAST.get(column, 0.0) <= value <= _LARGEST or (
+            column in _WHOLE and value != np.floor(value)
         ):
             where = list(header).index(column) + 1
             problems.append(
@@ -203,7 +208,7 @@ def _parse(
                     line=line,
                     column=where,
                     code="D004",
-                    message=f'{column} is "{cell}": not a positive {"whole " if column == "k" else ""}number',
+                    message=f'{column} is "{cell}": not a positive {"whole " if column in _WHOLE else ""}number',
                     help="leave a cell blank when nobody says",
                 )
             )
@@ -229,6 +234,8 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             try:
                 number = float(cell)
             except ValueError:
+                number = np.nan
+            if not np.isfinite(number):
                 problems.append(
                     Problem(
                         file=row.file,
@@ -289,6 +296,17 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
             problems.append(
                 Problem(file=row.file, line=row.line, column=1, code="D004", message=f"{column} is blank")
             )
+    replica = row.get("tp", 1.0) * row.get("pp", 1.0) * row.get("cp", 1.0)
+    if replica > row.get("k", replica):
+        problems.append(
+            Problem(
+                file=row.file,
+                line=row.line,
+                column=1,
+                code="D004",
+                message=f"tp times pp times cp is {replica:g}, more than k",
+            )
+        )
     recompute = row.text["recompute"]
     if recompute and recompute not in RECOMPUTE_SHARE:
         problems.append(
