@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.predict.coefficients import textbook
 from perfmodel.predict.curve import Setup, choose
+from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import machine
 from perfmodel.predict.step import Step, step
 from perfmodel.specs.catalog import Catalog
@@ -86,3 +87,23 @@ def test_a_machine_nobody_measured_is_as_before() -> None:
     assert slower is not None
     assert slower[0].tolist() == [1.0, 2.0, 4.0, 8.0]
     assert slower[1].tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("kept", "faster"),
+    [((1.0, 0.5), ("peak_flop_per_s", "peak16_flop_per_s")), ((0.5, 1.0), ("memory_bytes_per_s",))],
+)
+def test_a_faster_device_among_neighbours_is_not_slower(
+    kept: tuple[float, float], faster: tuple[str, ...]
+) -> None:
+    """What the host paces does not grow when neighbours take from the other side of the roof."""
+    catalog = Catalog.default()
+    plain = machine(catalog.cluster("dgx-a100"), "fp16")
+    crowd = {"crowd_ranks": 8.0, "crowd_flop": 1.0 / kept[0] - 1.0, "crowd_memory": 1.0 / kept[1] - 1.0}
+    shared = replace(plain, **{name: np.asarray(value) for name, value in crowd.items()})
+    better = replace(shared, **{name: 2.0 * getattr(shared, name) for name in faster})
+    ops = operations(catalog.get("workloads", "resnet50"), None)
+    at = layouts(K, global_batch=16.0 * K, accelerators_per_node=8.0)
+    host_bound = replace(textbook(), host_kernel_s=np.asarray(1e-3))
+    before, after = (step(ops, one, at, host_bound).time_s for one in (shared, better))
+    assert (after <= before * (1 + 1e-12)).all()
