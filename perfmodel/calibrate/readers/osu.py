@@ -21,7 +21,6 @@ _PER_RANK = ("all_gather", "gather", "scatter", "all_to_all")  # sizes that OSU 
 _LAUNCH = re.compile(
     r"\b(?:mpirun|mpiexec|srun|jsrun|mpirun_rsh|ibrun)\b.*?\s-{1,2}(?:np|n|ntasks)[ =](\d{1,7})\b"
 )
-_PER_NODE = re.compile(r"-{1,2}(?:ppn|npernode|ntasks-per-node|N)[ =](\d{1,7})\b")
 
 
 def read_osu(path: Path | str, *, op: str | None = None, ranks: int | None = None) -> SweepLog:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.readers.intervals import Union, merged
-from perfmodel.calibrate.readers.source import WARMUP_RULE, Reading, warmup_steps
+from perfmodel.calibrate.readers.source import Reading, warmup_steps
 
 PARTS = ("compute", "exposed_communication", "exposed_copy", "input_stall", "idle")
 RENUMBERED = "rank numbers repeat: the traces were numbered in the order given"
@@ -78,7 +78,6 @@ class TraceSummary(Reading):
     ranks: tuple[RankSteps, ...] = ()
     collectives: tuple[Collective, ...] = ()
     steps_from: str = "none"
-    warmup_rule: str = WARMUP_RULE
     world: int | None = None
 
     @property
