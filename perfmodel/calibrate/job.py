@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.calibrate.mixed import LIMIT
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.parts import Traced, condition_on_parts
 from perfmodel.calibrate.population import population_logs
-from perfmodel.calibrate.posterior import LIMIT, Posterior, condition_jobs
+from perfmodel.calibrate.posterior import Posterior, condition_jobs
 from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Setup, centre, choose
