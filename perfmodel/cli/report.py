@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from perfmodel.cli.options import (
     check_targets,
     emit,
 )
-from perfmodel.errors import UsageError
+from perfmodel.errors import Problem, SpecError, UsageError
 
 FileArgument = Annotated[
     Path,
@@ -41,7 +42,7 @@ def report(
     no_color: NoColorOption = False,
 ) -> None:
     """Render a saved result again: table, CSV, Markdown, plot or HTML."""
-    from perfmodel.report import saved
+    from perfmodel.report import saved, terminal
     from perfmodel.results import read_envelope
 
     if figure is not None and plot is None:
@@ -51,14 +52,29 @@ def report(
             help=f"add --plot FILE.svg, such as --plot {figure}.svg",
         )
     envelope = saved.load(file)
-    result = read_envelope(json.dumps(envelope))
-    if plot is not None and figure is not None:
-        from perfmodel.report import plots
+    try:
+        result = read_envelope(json.dumps(envelope))
+        if plot is not None and figure is not None:
+            from perfmodel.report import plots
 
-        check_targets(output, plot, report)
-        plots.save(plots.figure(envelope, figure), plot)
-        plot = None
-    emit(result, format, output, plot, report, quiet)
+            check_targets(output, plot, report)
+            plots.save(plots.figure(envelope, figure), plot)
+            plot = None
+        if output is None and not quiet:  # all of it can be shown, or none of it is
+            from rich.console import Console
+
+            terminal.render(envelope, Console(file=io.StringIO()))
+        emit(result, format, output, plot, report, quiet)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # What this version saved, it can show: a value of another form was put there by somebody else.
+        raise SpecError(
+            Problem(
+                str(file),
+                code="R007",
+                message=f"a value in it has not the form that perfmodel saves: {error}",
+                help="it was edited, damaged or saved by another version; save the result again",
+            )
+        ) from None
 
 
 def register(app: typer.Typer) -> None:

@@ -24,6 +24,7 @@ POLL_S = 0.05
 RELAUNCHED = "PERFMODEL_RELAUNCHED"  # in the environment of processes that `relaunch` started
 
 _Child = subprocess.Popen[bytes]
+RANKS_PER_CORE = 4
 
 
 def launched() -> bool:
@@ -35,6 +36,13 @@ def relaunch(processes: int, arguments: Sequence[str]) -> int:
     """Run `perfmodel ARGUMENTS` in `processes` processes of this machine; the exit code of the first that failed."""
     if processes < 1:
         raise UsageError(f"--nproc: {processes} processes", code="M003", help="1 or more")
+    most = RANKS_PER_CORE * (os.cpu_count() or 1)
+    if processes > most:
+        raise UsageError(
+            f"--nproc: {processes} processes would measure the scheduler of {os.cpu_count()} cores",
+            code="M003",
+            help=f"{most} at most here",
+        )
     require_torch()
     return run_ranks([sys.executable, "-m", "perfmodel", *arguments], processes)
 

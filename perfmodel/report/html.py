@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -95,7 +96,7 @@ def read(page: str) -> dict[str, Any]:
             found = json.loads(raw)
         else:
             found = json.loads(match.group(3))
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error, RecursionError) as error:
         raise SpecError(
             Problem(code="R002", message=f"the result inside the HTML file is damaged: {error}")
         ) from None

@@ -26,7 +26,8 @@ def load(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise SpecError(Problem(str(path), code="R003", message="not a text file")) from None
     try:
-        return parse(text)
+        envelope: dict[str, Any] = plain(parse(text))
+        return envelope
     except SpecError as error:
         raise SpecError(
             [Problem(str(path), p.line, p.column, p.code, p.message, help=p.help) for p in error.problems]
@@ -44,6 +45,23 @@ def parse(text: str) -> dict[str, Any]:
     except RecursionError:
         raise SpecError(Problem(code="R004", message="nested too deeply")) from None
     return check(found)
+
+
+def plain(value: Any) -> Any:
+    """The same value with no control characters in its texts: what was read must not steer the terminal.
+
+    >>> plain({"answer": ["red" + chr(27) + "[31m", 1]}) == {"answer": ["red" + chr(0xFFFD) + "[31m", 1]}
+    True
+    """
+    if isinstance(value, str):
+        return (
+            value
+            if value.isprintable()
+            else "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in value)
+        )
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def check(found: Any) -> dict[str, Any]:

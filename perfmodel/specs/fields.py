@@ -189,7 +189,7 @@ class DateText:
 Count = Annotated[int, Number(least=1, most=1e15, whole=True)]
 CountOrZero = Annotated[int, Number(least=0, most=1e15, whole=True)]
 Fraction = Annotated[float, Number(least=0, most=1)]
-Efficiency = Annotated[float, Number(least=0, most=1, above=True)]
+Efficiency = Annotated[float, Number(least=1e-4, most=1)]
 Date = Annotated[str, DateText()]
 Money = Annotated[float, Quantity("USD", most="1000 MUSD")]
 HourlyPrice = Annotated[float, Quantity("USD/s", most="1000000 USD/h")]

@@ -343,3 +343,38 @@ def test_measured_points_beyond_reason(column, cell, folder, capsys):
             writer.writerows(rows)
     said = refused(capsys, "validate", "--data", ".")
     assert f'{column} is "{cell}"' in said or (column == "pp" and "is 64, more than k" in said)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("parts_s", {"compute": ["x"] * 7}), ("k", [[]] * 7), ("k", None)],
+)
+def test_a_saved_result_that_was_edited(part, value, folder, capsys):
+    assert main(["predict", "job.yaml", "-o", "result.json"]) == 0
+    data = json.loads((folder / "result.json").read_text())
+    data["result"][part] = value
+    (folder / "result.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    assert refused(capsys, "report", "result.json").startswith("result.json: error[R007]")
+
+
+@pytest.mark.parametrize("format", ["table", "md", "csv"])
+def test_a_saved_result_does_not_steer_the_terminal(format, folder, capsys):
+    assert main(["predict", "job.yaml", "-o", "result.json"]) == 0
+    data = json.loads((folder / "result.json").read_text())
+    data["result"]["knee"]["threshold"]["cause"] = data["inputs"]["name"] = "\x1b]0;mine\x07"
+    (folder / "result.json").write_text(json.dumps(data))
+    assert main(["report", "result.json", "--format", format]) == 0
+    assert "\x1b]0" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "cluster.node.accelerator.crowd={ranks: 8, matmul: 1e-300, memory: 0.5}",
+        "cluster.node.accelerator.matmul_fraction=1e-300",
+        "cluster.scale_out.efficiency=1e-9",
+    ],
+)
+def test_efficiencies_that_nothing_has(value, capsys):
+    assert "must be at least 0.0001" in refused(capsys, "predict", "job.yaml", "--set", value)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import perfmodel.measure.launch
-from perfmodel.measure.launch import run_ranks
+from perfmodel.errors import UsageError
+from perfmodel.measure.launch import relaunch, run_ranks
 
 PLACE = "import os, sys, time; rank = int(os.environ['RANK']); "
 
@@ -69,3 +70,9 @@ def test_an_interrupt_of_the_parent_alone_leaves_nobody_behind(tmp_path: Path) -
     started.send_signal(signal.SIGINT)
     started.wait(30)
     assert not any(alive(int(file.read_text())) for file in tmp_path.glob("*.pid"))
+
+
+def test_more_processes_than_a_machine_can_run_are_refused_before_any_starts(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with pytest.raises(UsageError, match="8 at most here"):
+        relaunch(9, ["measure", "device"])
