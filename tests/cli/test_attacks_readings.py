@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_a_pattern_that_never_ends(folder, capsys, monkeypatch):
     monkeypatch.setattr("perfmodel.calibrate.readers.pattern.LONGEST_SEARCH_S", 0.1)
     (folder / "evil.txt").write_text("world size: 8\n" + "a" * 60 + "!\n")
     assert "no answer on one line" in refused(capsys, "study", "evil.txt", "--pattern", "(?P<time_s>(a+)+)$")
+
+
+@pytest.mark.parametrize(
+    "word", ["[2024-01-01 00:00:00,123] step: x ", "Epoch 1 ", "Total train batch size "]
+)
+def test_lines_made_to_be_searched_for_long(word, folder, capsys):
+    (folder / "evil.txt").write_text("world size: 8\n" + word * (1_000_000 // len(word)) + "\n")
+    start = time.perf_counter()
+    refused(capsys, "study", "evil.txt")
+    assert time.perf_counter() - start < 5
 
 
 def test_a_pattern_and_a_preset(capsys):

@@ -98,6 +98,9 @@ _NAME_K = re.compile(
 )
 
 
+LONGEST_STEP_LINE = 1 << 14  # characters that are searched: the time grows with their square on hostile lines
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainLog(Reading):
     """Step times of one run [s] after warm-up, each the mean over `per_row` steps up to step number `step`."""
@@ -145,7 +148,7 @@ def read_train_log(
     found = _Found()
     bar = "elapsed" in chosen.pattern.groupindex
     for line, raw in numbered_lines(where, tally, redrawn=bar):
-        text = without_launcher(raw)
+        text = without_launcher(raw)[:LONGEST_STEP_LINE]
         _facts(text, found)
         if chosen.hint not in text:
             continue
@@ -173,6 +176,7 @@ def detect_preset(path: Path | str, *, lines: int = 20_000) -> str | None:
     for seen, (_, text) in enumerate(numbered_lines(where, Tally(where), redrawn=True)):
         if seen >= lines:
             break
+        text = text[:LONGEST_STEP_LINE]
         for name, preset in PRESETS.items():
             if preset.hint in text and preset.pattern.search(text):
                 counts[name] += 1
