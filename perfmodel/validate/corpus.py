@@ -75,6 +75,10 @@ class Row:
         value = self.number.get(column)
         return default if value is None else value
 
+    def problem(self, code: str, message: str, hint: str | None = None) -> Problem:
+        """What is wrong with this line."""
+        return Problem(file=self.file, line=self.line, column=1, code=code, message=message, help=hint)
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -236,15 +240,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             except ValueError:
                 number = np.nan
             if not np.isfinite(number):
-                problems.append(
-                    Problem(
-                        file=row.file,
-                        line=row.line,
-                        column=1,
-                        code="D004",
-                        message=f'{column} is "{cell}": not a number',
-                    )
-                )
+                problems.append(row.problem("D004", f'{column} is "{cell}": not a number'))
                 return None
             data[column] = int(number) if number == int(number) else number
     try:
@@ -252,23 +248,13 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     except ValidationError as error:
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"]) or "workload"
-            problems.append(
-                Problem(
-                    file=row.file,
-                    line=row.line,
-                    column=1,
-                    code="D005",
-                    message=f"{row.text['workload']}: {field}: {item['msg']}",
-                )
-            )
+            problems.append(row.problem("D005", f"{row.text['workload']}: {field}: {item['msg']}"))
         return None
 
 
 def _check_family(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
     def refuse(message: str, hint: str | None = None) -> None:
-        problems.append(
-            Problem(file=row.file, line=row.line, column=1, code="D006", message=message, help=hint)
-        )
+        problems.append(row.problem("D006", message, hint))
 
     if row.text["family"] in families:
         refuse(f'family "{row.text["family"]}" stands twice')
@@ -282,43 +268,16 @@ def _check_family(row: Row, families: Mapping[str, Row], problems: list[Problem]
 
 def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
     if row.text["family"] not in families:
-        problems.append(
-            Problem(
-                file=row.file,
-                line=row.line,
-                column=1,
-                code="D007",
-                message=f'family "{row.text["family"]}" is not in families.csv',
-            )
-        )
+        problems.append(row.problem("D007", f'family "{row.text["family"]}" is not in families.csv'))
     for column in ("k", "nodes", "step_s"):
         if row.number[column] is None:
-            problems.append(
-                Problem(file=row.file, line=row.line, column=1, code="D004", message=f"{column} is blank")
-            )
+            problems.append(row.problem("D004", f"{column} is blank"))
     replica = row.get("tp", 1.0) * row.get("pp", 1.0) * row.get("cp", 1.0)
     if replica > row.get("k", replica):
-        problems.append(
-            Problem(
-                file=row.file,
-                line=row.line,
-                column=1,
-                code="D004",
-                message=f"tp times pp times cp is {replica:g}, more than k",
-            )
-        )
+        problems.append(row.problem("D004", f"tp times pp times cp is {replica:g}, more than k"))
     recompute = row.text["recompute"]
     if recompute and recompute not in RECOMPUTE_SHARE:
-        problems.append(
-            Problem(
-                file=row.file,
-                line=row.line,
-                column=1,
-                code="D004",
-                message=f'recompute is "{recompute}"',
-                help="none, selective, full, or blank",
-            )
-        )
+        problems.append(row.problem("D004", f'recompute is "{recompute}"', "none, selective, full, or blank"))
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
