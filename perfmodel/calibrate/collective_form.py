@@ -6,12 +6,13 @@
 `A` is the latency of the call and of its steps and `W` the time of its bytes. The third term is the choice between two
 protocols: a low-latency one (flags travel with the data: `c W` more wire) serves small messages, a simple one (bulk
 copies with a handshake a step: `D` more latency) large ones. Small messages take A + (1 + c) W, large ones A + D + W,
-and the time is monotone in between. `W` joins the two tiers of a pipelined collective by a norm of order 4, nearly a
+and the time is monotone in between. An exchange is a group of sends and receives, which change protocol at a fixed size
+per peer instead (`PEER_SWITCH_BYTES`): its third term is D u / (1 + u), u = (S / (n S_0))^2. `W` joins the two tiers of a pipelined collective by a norm of order 4, nearly a
 maximum, and takes the least over the algorithms that libraries choose from.
 
 References: Hockney, Parallel Computing 20 (1994) 389; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49; Patarasuk,
 Yuan, JPDC 69 (2009) 117 (ring); Sanders, Speck, Traeff, Parallel Computing 35 (2009) 581 (two-tree); Graham et al.,
-COMHPC 2016 (reduction in switches).
+COMHPC 2016 (reduction in switches); NVIDIA, NCCL 2.x, `NCCL_P2P_LL_THRESHOLD` (16 KiB per peer).
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ ASSUMED_OUT_LATENCY_S: Final = 1.3e-6
 ASSUMED_OUT_EFFICIENCY: Final = 0.95
 ASSUMED_SOCKET_EFFICIENCY: Final = 0.85  # of a card that the kernel's TCP drives
 SOCKET_LINK: Final = "ethernet-25"  # the host's own card: the median of the catalogue's Ethernet links
+#: Sends to a peer keep the low-latency protocol up to 16 KiB; sweeps go by powers of two, so it changes half a step above.
+PEER_SWITCH_BYTES: Final = 16384 * 2**0.5
 MANY_WARM_UPS: Final = 20  # calls before timing; the common benchmarks make five
 NVL72_DOMAIN: Final = 72.0
 #: A network's step goes with this power of the latency of its link: most of a step is the library's own work.
@@ -310,8 +313,10 @@ def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     out = np.where(k > 1, size * wire / rate, 0.0)
     work = np.sqrt(np.hypot(up * up, out * out))
 
-    # An exchange changes protocol at a size per peer, the others at a size per call.
-    low = value["extra_wire"] * np.where(exchange, 2 / n, 1.0) * work
+    # Choice of protocol: by the time of the bytes, or by the size per peer.
+    low = value["extra_wire"] * work
     simple = value["extra_steps"] * inside + value["extra_out_steps"] * ring_out * step_out
+    per_peer = np.square(size / n / PEER_SWITCH_BYTES)
+    chosen = np.where(exchange, per_peer / (1 + per_peer), low / (low + simple))
     host = np.where(exchange, (n - 1) * value["peer_s"], 0.0)
-    return np.asarray(host + inside + steps_out * step_out + work + low * simple / (low + simple))
+    return np.asarray(host + inside + steps_out * step_out + work + chosen * simple)

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from perfmodel.calibrate.collective_form import Points, points
 from perfmodel.calibrate.collectives import (
+    INDEPENDENT,
     Fit,
+    Name,
     coefficients_of,
     design,
     fit,
@@ -35,7 +37,6 @@ Row = Mapping[str, str]
 
 LEAST_BYTES: Final = 8192.0
 SCHEMES: Final = ("sweep", "fabric")
-BLOCKS: Final = 8  # of keys whose folds share a start
 KNEES: Final = tuple(float(p) for p in np.linspace(0.4, 1.1, 36))
 POOLED: Final = 2.0  # weight of all other sweeps, in sweeps, when choosing p for a kind of link and operation
 
@@ -68,43 +69,33 @@ def _fabric(row: Row) -> str:
 
 def fit_all(data: Sweeps) -> Fit:
     """Coefficients from every point."""
-    how = design(data.at, coefficients_of(data.at))
-    return fit(data.at, data.measured_log, how, np.ones_like(data.measured_log), sweeps=data.keys["sweep"])
+    return _fit(data, coefficients_of(data.at), np.arange(data.measured_log.size))
 
 
-def fit_without(
-    data: Sweeps, full: Fit, scheme: str, keys: Sequence[str], starts: Sequence[Array] = ()
-) -> Array:
-    """Coefficients fitted without the points of some keys, in the order of `full.names`.
+def fit_without(data: Sweeps, full: Fit, scheme: str, key: str) -> Array:
+    """Coefficients fitted without the points of a key, in the order of `full.names`."""
+    return _fit(data, full.names, np.flatnonzero(data.keys[scheme] != key)).values
 
-    The fit starts afresh or from `starts`, which must not have seen these points either.
-    """
-    rest = np.flatnonzero(~np.isin(data.keys[scheme], keys))
-    found = fit(
-        data.at.take(rest),
-        data.measured_log[rest],
-        design(data.at, full.names).take(rest),
-        np.ones(rest.size),
-        sweeps=data.keys["sweep"][rest],
-        starts=starts,
+
+def _fit(data: Sweeps, names: tuple[Name, ...], rows: NDArray[np.intp]) -> Fit:
+    return fit(
+        data.at.take(rows),
+        data.measured_log[rows],
+        design(data.at, names).take(rows),
+        np.full(rows.size, INDEPENDENT),
+        sweeps=data.keys["sweep"][rows],
     )
-    return found.values
 
 
 def fit_folds(data: Sweeps, full: Fit) -> dict[str, dict[str, list[float]]]:
-    """For each scheme and key, coefficients fitted without the points of that key.
-
-    A fold may also start from a fit without the whole block of keys to which its own belongs.
-    """
-    folds: dict[str, dict[str, list[float]]] = {}
-    for scheme in SCHEMES:
-        keys = sorted(set(data.keys[scheme].tolist()))
-        found: dict[str, Array] = {}
-        for block in (keys[i::BLOCKS] for i in range(min(BLOCKS, len(keys)))):
-            start = fit_without(data, full, scheme, block)
-            found |= {key: fit_without(data, full, scheme, [key], [start]) for key in block}
-        folds[scheme] = {key: [round(float(v), 3) for v in found[key]] for key in keys}
-    return folds
+    """For each scheme and key, coefficients fitted without the points of that key."""
+    return {
+        scheme: {
+            key: [round(float(v), 3) for v in fit_without(data, full, scheme, key)]
+            for key in sorted(set(data.keys[scheme].tolist()))
+        }
+        for scheme in SCHEMES
+    }
 
 
 @lru_cache(maxsize=1)

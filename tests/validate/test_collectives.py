@@ -55,7 +55,7 @@ def test_a_fold_exists_for_every_sweep_and_fabric_and_differs_from_the_full_fit(
 def test_one_fold_fitted_again_gives_the_shipped_prediction() -> None:
     data = collectives.read(_rows())
     key = "aic-b300-sxm-all-to-all-4"
-    only = collectives.fit_without(data, shipped(), "sweep", [key])
+    only = collectives.fit_without(data, shipped(), "sweep", key)
     again = collectives.held_out_log_errors(data, "sweep", shipped(), {key: only.tolist()})
     committed = collectives.held_out_log_errors(
         data, "sweep", shipped(), collectives.shipped_folds()["sweep"]
