@@ -7,8 +7,9 @@ The logarithm of every quantity of `collective_form.QUANTITIES` is a sum of norm
 over levels such as link kind, link, generation, accelerator and operation, so that hardware which nobody measured
 inherits what its generation and link kind show, with a wider band. Every sweep has two effects of its own besides, one
 on its latencies and one on its rates, with Student-t priors: an odd machine or a careless author explains itself and
-does not drag its relatives along. They are nuisance and not kept. Authors differ in the latency of the same hardware by
-0.25 to 0.35 in the logarithm, long warmed-up loops of one harness by 0.05, all of them in rates by 0.02 to 0.03.
+does not drag its relatives along. They are nuisance and not kept. Their scales are near those of greatest likelihood:
+latencies of the same hardware differ by 0.2 in the logarithm between authors, by 0.3 across a network, in long warmed-up
+loops by less than 0.05, and rates by 0.02.
 
 Times have Student-t errors (`DEGREES` degrees of freedom) in the logarithm: a warm-up spike does not move the fit.
 Neighbouring sizes of a sweep miss together, so a point counts as `INDEPENDENT` of an independent one. Both t priors are
@@ -55,7 +56,7 @@ __all__ = [
 SCHEMA: Final = "perfmodel/collectives/1"
 DEGREES: Final = 3.0
 SCALE: Final = 0.05  # of residuals within a sweep, in logarithms
-WIDENED: Final = (4.0, 2.0, 1.0)  # scales are wide at first, so that no early misfit is taken for an outlier
+WIDENED: Final = (4.0, 2.0, 1.0)  # `SCALE` is wide at first, so that no early misfit is taken for an outlier
 #: Residuals of neighbouring sizes correlate by 0.55, so the 17 sizes of a usual sweep carry as much as 5.6.
 INDEPENDENT: Final = 1 / 3
 TOLERANCE: Final = 3e-4  # mean move of a logarithm, where a fit stops
@@ -64,16 +65,20 @@ STEP: Final = 1e-5  # of a logarithm, for slopes
 
 @dataclass(frozen=True)
 class SweepEffect:
-    """What an effect of a sweep acts on, and its Student-t prior: degrees of freedom, and scale by style."""
+    """What an effect of a sweep acts on, and its Student-t prior: degrees of freedom, and scale by style and tier."""
 
     quantities: tuple[str, ...]
     degrees: float
-    scale: Mapping[str, float]
+    warmed: float
+    inside: float
+    network: float
 
 
 SWEEP_EFFECTS: Final = (
-    SweepEffect(("base_s", "up_step_s", "out_step_s"), 3.0, {"plain": 0.25, "warmed": 0.05}),
-    SweepEffect(("up_efficiency", "out_efficiency", "in_switch"), 1.0, {"plain": 0.02, "warmed": 0.02}),
+    SweepEffect(("base_s", "up_step_s", "out_step_s"), 3.0, warmed=0.05, inside=0.2, network=0.3),
+    SweepEffect(
+        ("up_efficiency", "out_efficiency", "in_switch"), 1.0, warmed=0.02, inside=0.02, network=0.02
+    ),
 )
 
 #: Levels of each quantity and the prior spread of their effects, in logarithms.
@@ -284,13 +289,14 @@ def fit(
 
     `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own.
     """
-    style = {} if sweeps is None else dict(zip(sweeps.tolist(), at.keys["style"].tolist(), strict=True))
-    member = np.array([sweeps == name for name in sorted(style)], float).reshape(len(style), at.ranks.size)
-    own_scale = np.array([[effect.scale[style[name]] for name in sorted(style)] for effect in SWEEP_EFFECTS])
-    none = np.zeros((len(SWEEP_EFFECTS), len(style)))
+    kinds = np.where(at.keys["style"] == "warmed", "warmed", at.keys["tier"]).tolist()
+    kind = {} if sweeps is None else dict(zip(sweeps.tolist(), kinds, strict=True))
+    member = np.array([sweeps == name for name in sorted(kind)], float).reshape(len(kind), at.ranks.size)
+    own_scale = np.array([[getattr(effect, kind[name]) for name in sorted(kind)] for effect in SWEEP_EFFECTS])
+    none = np.zeros((len(SWEEP_EFFECTS), len(kind)))
     state = _State(np.zeros(len(how.names)), none, none)
     for wide in WIDENED:
-        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, own_scale * wide)
+        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, own_scale)
         state = _solve(problem, state, iterations)
     matrix, _, _ = problem.normal(state.values, state.own, problem.weights(state)).reduced(0.0)
     left = measured_log - log_time(at, how, state.values)
