@@ -25,6 +25,7 @@ LEVEL_SHARE: dict[str, float] = {
     "framework*generation": 0.5,
     "kind": 0.5,
     "workload": 0.5,
+    "peer": 0.5,
     "scale_up": 0.5,
     "scale_out": 0.5,
     "kind*precision": 0.4,

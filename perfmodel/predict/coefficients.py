@@ -143,9 +143,9 @@ class Coefficients:
         15e-6, 0.7, "scale_out", "s", "software latency of one network step, beside the link's own", _COMM
     )
     bus_bytes_per_s: Array = _coefficient(
-        15e9,
+        80e9,
         0.8,
-        "scale_up accelerator",
+        "peer scale_up accelerator",
         "B/s",
         "rate of the host bus that accelerators without a switch share",
         _COMM,
@@ -240,6 +240,13 @@ _CONTENTION = ("dp_on", "half_node", "local", "crossing", "doubling")
 _UNFUSED = ("tensorflow", "mxnet", "oneflow", "paddle", "mindspore", "pytorch_eager")
 _RACED = ("tensorflow", "mxnet", "paddle", "mindspore", "pytorch_eager")
 
+# Stacks that hand the device a whole step at once, captured as a graph or compiled: the host issues no kernels one by
+# one (a node of a CUDA graph takes 1 to 2 us), and has little to do between steps.
+_WHOLE_STEPS = {
+    "hugectr": {"host_kernel_s": 2e-6, "micro_s": 30e-6, "step_s": 0.1e-3, "sync_s": 5e-6},
+    "xla": {"host_kernel_s": 2e-6, "micro_s": 50e-6, "step_s": 0.5e-3, "sync_s": 20e-6},
+}
+
 # What is known of a level before anything is fitted, where it differs from the coefficient's own median. Large products
 # inside a step reach a smaller part of the peak on newer chips (power); Megatron-LM of the V100 and A100 years had no
 # fused attention; long steps of language models hide what contention costs others.
@@ -261,6 +268,12 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     ("attention", "generation", "hopper"): 0.36,
     ("attention", "generation", "blackwell"): 0.44,
     ("attention", "generation", "blackwell-ultra"): 0.44,
+    ("bus_bytes_per_s", "peer", "staged"): 9e9,
+    **{
+        (name, "framework", stack): value
+        for stack, row in _WHOLE_STEPS.items()
+        for name, value in row.items()
+    },
     ("tp_exposed", "framework", "megatron_core"): 0.48,
     ("interleave", "framework", "megatron_core"): 0.8,
     **{("unfused", "framework", name): 0.8 for name in _UNFUSED},

@@ -30,19 +30,22 @@ def features(
     `tuning` is "tuned" for a stack whose batch and layout were retuned at every K by people who race, else "stock".
     """
     generation = accelerator.generation or "unknown"
+    # A TPU runs nothing but what XLA compiled, whoever wrote the program.
+    stack = "xla" if generation.startswith("tpu") else framework or "unknown"
     return {
         "generation": generation,
         "precision": precision,
         "accelerator": accelerator.name or "unknown",
-        "framework": framework or "unknown",
+        "framework": stack,
         "kind": workload.kind,
         "workload": workload.name or "unknown",
         "scale_up": scale_up or "unknown",
         "scale_out": scale_out or "unknown",
         "tuning": tuning,
+        "peer": "direct" if accelerator.peer_access else "staged",
         "generation*precision": f"{generation}*{precision}",
-        "framework*generation": f"{framework or 'unknown'}*{generation}",
-        "framework*tuning": f"{framework or 'unknown'}*{tuning}",
+        "framework*generation": f"{stack}*{generation}",
+        "framework*tuning": f"{stack}*{tuning}",
         "kind*precision": f"{workload.kind}*{precision}",
     }
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.wiring import UNIFORM, group_share, share_table, torus_axes, torus_share
 from perfmodel.specs.hardware import Accelerator, Cluster, Link
+from perfmodel.topology import usual_wiring
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ class Machine:
     in_switch: Array  # 1 where the switch reduces
     in_network: Array  # 1 where the switches between nodes do
     shared_bus: Array  # 1 where accelerators reach each other over the host's bus
+    staged: Array  # share of a ring's hops that go through the host's memory, for want of peer access
     host_link_bytes_per_s: Array
     torus_axes: Array  # of the scale-up links; 0 where they are no torus
     leaf_nodes: Array  # that reach each other at the full rate; beyond, `oversubscription` applies
@@ -178,6 +180,7 @@ def numbers(
         "in_switch": bool(scale_up is not None and scale_up.in_network_reduction),
         "in_network": in_network,
         "shared_bus": scale_up is None or scale_up.kind == "pcie",
+        "staged": 0.0 if device.peer_access else _unbridged(scale_up, topology, int(per_node)),
         "host_link_bytes_per_s": HOST_LINK_BYTES_PER_S,
         "torus_axes": torus_axes(topology, scale_up, int(per_node)),
         "leaf_nodes": leaf_nodes,
@@ -192,6 +195,13 @@ def numbers(
         **{name: np.asarray(float(value)) for name, value in values.items()},
         up_share=share_table(topology, scale_up, device, int(per_node)),
     )
+
+
+def _unbridged(link: Link | None, topology: str | None, count: int) -> float:
+    """Share of the hops of a ring through a node that leave a card's own links: all, or every other one of pairs."""
+    if link is None or link.kind == "pcie":
+        return 1.0
+    return 0.5 if (topology or usual_wiring(link, count)) == "bridge-pairs" else 0.0
 
 
 def stack(items: Sequence[Machine]) -> Machine:

@@ -92,6 +92,10 @@ class Accelerator(Record):
     pcie: Annotated[int, Number(least=1, most=8, whole=True)] | None = Field(
         None, description="PCIe generation of the host link."
     )
+    peer_access: bool = Field(
+        True,
+        description="Whether it reaches its neighbours' memory over PCIe; if not, what they exchange goes through the host's.",
+    )
 
 
 class Link(Record):
