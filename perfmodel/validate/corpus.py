@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +50,16 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 
 # Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
 TYPICAL_BATCH: dict[str, float] = {
-    "convnet": 128, "detection": 16, "segmentation": 8, "tts": 6400, "rnn-translation": 3840,
+    "convnet": 128, "detection": 16, "segmentation": 8, "tts": 30000, "rnn-translation": 7680,
     "encoder-transformer": 32, "decoder-transformer": 4, "encoder-decoder-transformer": 32, "recommendation": 8192,
     "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
 }  # fmt: skip
+# A stated batch counts utterances, segments of audio or pairs of sentences where the sample is a part of one.
+SAMPLES_PER_ITEM: dict[str, float] = {
+    "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": 60,
+}  # fmt: skip
+TOKEN_BATCH = 5120.0  # of a model whose sample is a token
+STATED_BATCH = re.compile(r"source batch per accelerator (\d+)")
 REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
 WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
 STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
@@ -434,6 +441,7 @@ def _observe(
         recompute=columns["recompute"],
         sequence_parallel=np.maximum(core, np.isclose(columns["recompute"], RECOMPUTE_SHARE["selective"])),
         per_node=columns["per_node"],
+        declared={"sync_every": np.where([_apart(row) for row in rows], np.inf, 1.0)},
     )
     return Observations(
         ops=take(stack(structs), which),
@@ -455,6 +463,16 @@ def _real_tokens(point: Row) -> float | None:
     return said * REAL_SHARE if said and skipped else said
 
 
+def _apart(row: Row) -> bool:
+    """Whether the processes of a family train apart: nothing is exchanged between them.
+
+    NVIDIA's DeepLearningExamples wrap their Transformer-XL in data parallelism only with ``--multi_gpu ddp``.
+    """
+    return "DeepLearningExamples" in row.text.get("framework", "") and row.text["workload"].startswith(
+        "transformer-xl"
+    )
+
+
 def _sharding(row: Row) -> str:
     """XLA programs shard weights over the mesh where nobody says otherwise."""
     said = row.text["sharding"] or "unknown"
@@ -474,7 +492,7 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
     dp = k / (tp * pp * cp)
     batch = point.number["global_batch"]
     if batch is None:
-        batch = TYPICAL_BATCH.get(workload.kind, 32.0) * dp
+        batch = _unstated_batch(point, workload) * dp
     steps, micro = point.number["accumulation"], point.number["micro_batch"]
     if steps is None and micro is not None:
         steps = batch / dp / micro
@@ -494,6 +512,15 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
         "recompute": RECOMPUTE_SHARE.get(said, unsaid),
         "per_node": k / point.get("nodes", 1.0),
     }
+
+
+def _unstated_batch(point: Row, workload: Workload) -> float:
+    """Samples per replica where no batch is given in samples: from the batch that the note names, else the usual."""
+    noted = STATED_BATCH.search(point.text.get("note", ""))
+    if noted:
+        return float(noted[1]) * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
+    usual = TYPICAL_BATCH.get(workload.kind, 32.0)
+    return max(usual, TOKEN_BATCH) if workload.sample == "token" else usual
 
 
 def _least_cut(workload: Workload, k: float, memory_bytes: float) -> tuple[float, float]:

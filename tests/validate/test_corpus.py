@@ -169,3 +169,35 @@ def test_a_torus_of_hosts_is_one_domain_and_a_slice_that_is_a_node_stays_one(tmp
     assert set(domain.tolist()) == {4096.0}
     domain = layouts_of(tmp_path / "slice", torus.format(n=64), POINTS, WORKLOADS).machine.domain
     assert set(domain.tolist()) == {64.0}
+
+
+def test_a_batch_that_a_note_names_is_used_where_none_is_given_in_samples(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "tacotron2")
+    workloads = WORKLOADS.replace("resnet50,convnet,image", "tacotron2,tts,mel frame")
+    row = "one,8,1,8,1,1,1,,,,,,,none,,1e-4,,,steady,B,normalised"
+    noted = row + "; source batch per accelerator 48"
+    points = "\n".join([POINTS.splitlines()[0], row, noted]) + "\n"
+    usual, stated = layouts_of(tmp_path / "d", families, points, workloads).at.micro_batch
+    # Utterances of 566 frames on average.
+    assert stated == 48 * 566
+    assert usual != stated
+
+
+def test_a_sample_that_is_a_token_comes_in_thousands(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "translation")
+    workloads = WORKLOADS.replace("resnet50,convnet,image", "translation,encoder-decoder-transformer,{}")
+    points = POINTS.splitlines()[0] + "\none,8,1,8,1,1,1,,,,,,,none,,1e-4,,,steady,B,\n"
+    tokens = layouts_of(tmp_path / "t", families, points, workloads.format("token")).at.micro_batch
+    pairs = layouts_of(tmp_path / "p", families, points, workloads.format("pair")).at.micro_batch
+    assert tokens[0] > 1000 > pairs[0]
+
+
+def test_processes_that_train_apart_exchange_nothing(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "transformer-xl-base").replace(",x,", ",{},")
+    workloads = WORKLOADS.replace("resnet50", "transformer-xl-base")
+    apart, joined = (
+        layouts_of(tmp_path / name, families.format(framework), POINTS, workloads).at.sync_every
+        for name, framework in (("a", "PyTorch (NGC DeepLearningExamples)"), ("b", "NGC PyTorch"))
+    )
+    assert np.isinf(apart).all()
+    assert (joined == 1.0).all()
