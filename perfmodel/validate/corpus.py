@@ -54,9 +54,11 @@ TYPICAL_BATCH: dict[str, float] = {
     "encoder-transformer": 32, "decoder-transformer": 4, "encoder-decoder-transformer": 32, "recommendation": 8192,
     "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
 }  # fmt: skip
-# A stated batch counts utterances, segments of audio or pairs of sentences where the sample is a part of one.
+TOKENS_PER_SENTENCE = 60.0  # of both sides of a pair, in WMT
+FEWEST_TOKENS = 2000.0  # of a replica: fewer are sentences
+# A batch that a note names counts utterances, segments of audio or pairs of sentences where a sample is a part of one.
 SAMPLES_PER_ITEM: dict[str, float] = {
-    "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": 60,
+    "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": TOKENS_PER_SENTENCE,
 }  # fmt: skip
 TOKEN_BATCH = 5120.0  # of a model whose sample is a token
 STATED_BATCH = re.compile(r"source batch per accelerator (\d+)")
@@ -494,6 +496,9 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
     if batch is None:
         batch = _unstated_batch(point, workload) * dp
     steps, micro = point.number["accumulation"], point.number["micro_batch"]
+    if workload.sample == "token" and batch / dp < FEWEST_TOKENS:
+        batch *= TOKENS_PER_SENTENCE
+        micro = None if micro is None else micro * TOKENS_PER_SENTENCE
     if steps is None and micro is not None:
         steps = batch / dp / micro
     elif steps is None:

@@ -192,6 +192,16 @@ def test_a_sample_that_is_a_token_comes_in_thousands(tmp_path: Path) -> None:
     assert tokens[0] > 1000 > pairs[0]
 
 
+def test_a_few_hundred_tokens_are_sentences(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "translation")
+    workloads = WORKLOADS.replace("resnet50,convnet,image", "translation,rnn-translation,token")
+    row = "one,8,1,8,1,1,1,,,{},1,{},,none,,0.1,,,steady,A,"
+    points = "\n".join([POINTS.splitlines()[0], row.format(384, 3072), row.format(5120, 40960)]) + "\n"
+    found = layouts_of(tmp_path / "d", families, points, workloads).at
+    assert found.micro_batch.tolist() == [384 * 60, 5120]
+    assert found.accumulation.tolist() == [1, 1]
+
+
 def test_processes_that_train_apart_exchange_nothing(tmp_path: Path) -> None:
     families = FAMILIES.replace("resnet50", "transformer-xl-base").replace(",x,", ",{},")
     workloads = WORKLOADS.replace("resnet50", "transformer-xl-base")
