@@ -2,7 +2,7 @@
 
 Deterministic. Usage: python validation/fit_priors.py [--keep-population]
 
-With --keep-population the shipped population and folds stay, and only what is tuned on held-out predictions is found
+With --keep-population the shipped population and its folds stay, and only what is tuned on held-out predictions is found
 again: the scatter between jobs, the trust in laws, bands and the odds of knees (some two minutes).
 """
 
@@ -20,6 +20,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus, resolve
 from perfmodel.validate.fitting import finish, fit_everything
 from perfmodel.validate.folds import shipped_folds
+from perfmodel.validate.folds import to_mapping as folds_to_mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-16"  # of the corpus, not of the run: the same data give the same bytes
@@ -35,13 +36,13 @@ def main() -> None:
     resolved = resolve(read_corpus(ROOT / "validation" / "measured"), Catalog.default())
     data = resolved.observations
     meta = {"date": DATE, "families": len(data.names), "points": int(data.target.size)}
-    written: dict[str, Any] = {}
     if "--keep-population" in sys.argv[1:]:
-        beliefs = finish(resolved, shipped_folds(), replace(shipped_beliefs(), meta=meta), say)
+        population = replace(shipped_folds(), bands={})
+        beliefs, folds = finish(resolved, population, replace(shipped_beliefs(), meta=meta), say)
     else:
         fitted = fit_everything(resolved, meta=meta, say=say)
-        beliefs, written["folds.yaml"] = fitted.beliefs, fitted.packed
-    written["step.yaml"] = to_mapping(beliefs)
+        beliefs, folds = fitted.beliefs, fitted.folds
+    written: dict[str, Any] = {"folds.yaml": folds_to_mapping(folds), "step.yaml": to_mapping(beliefs)}
     folder = ROOT / "perfmodel" / "priors"
     for name, content in written.items():
         (folder / name).write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -19,7 +19,9 @@ LARGEST_LOG: Final = (
     50.0  # logarithms of coefficients: exp(50) is beyond every rate, exp(-50) below every time
 )
 WIDEST: Final = 20.0  # log-spreads
-_BAND_WEIGHTS: Final = {"datasheet": (3,)}  # other modes: a weight for each of SIGNS, or for the first five
+_BAND_WEIGHTS: Final = {
+    "datasheet": (3,)
+}  # other modes: a weight for each of SIGNS, or for the first five or seven
 _AT_MOST: Final = 8  # faults shown of one file
 
 
@@ -101,15 +103,18 @@ def _widths(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tables(data: Mapping[str, Any]) -> Iterator[str]:
-    """The factors, weights and odds of each mode."""
-    conformal, bands, meta = (data.get(key, {}) for key in ("conformal", "bands", "meta"))
-    for key, table in (("conformal", conformal), ("bands", bands), ("meta", meta)):
+    """The factors, weights, scales and odds of each mode."""
+    conformal, bands, scales, meta = (data.get(key, {}) for key in ("conformal", "bands", "scales", "meta"))
+    for key, table in (("conformal", conformal), ("bands", bands), ("scales", scales), ("meta", meta)):
         if not isinstance(table, Mapping):
             yield f"{key} is not a mapping"
+    yield from _numbers("groups", data.get("groups", {}), 0.0, 1e9)
+    for mode, shape in scales.items() if isinstance(scales, Mapping) else ():
+        yield from _shape(f"scales.{mode}", shape)
     for mode, factors in conformal.items() if isinstance(conformal, Mapping) else ():
         yield from _numbers(f"conformal.{mode}", factors, 0.0, 1000.0)
     for mode, weights in bands.items() if isinstance(bands, Mapping) else ():
-        counts = _BAND_WEIGHTS.get(mode, (5, len(SIGNS)))
+        counts = _BAND_WEIGHTS.get(mode, (5, 7, len(SIGNS)))
         if not isinstance(weights, (list, tuple)) or len(weights) not in counts:
             yield f"bands.{mode} is not a list of {' or '.join(map(str, counts))} weights"
         else:
@@ -122,6 +127,20 @@ def _tables(data: Mapping[str, Any]) -> Iterator[str]:
         unknown = [name for name in laws if name not in known] if isinstance(laws, Mapping) else []
         if unknown:
             yield f"meta.laws: {', '.join(unknown)} is not one of {', '.join(known)}"
+
+
+def _shape(place: str, shape: object) -> Iterator[str]:
+    """Slopes and shifts of the log width of bands."""
+    if not isinstance(shape, Mapping):
+        yield f"{place} is not a mapping"
+        return
+    yield from _numbers(f"{place}.slopes", shape.get("slopes", {}), -WIDEST, WIDEST)
+    levels = shape.get("levels", {})
+    if not isinstance(levels, Mapping):
+        yield f"{place}.levels is not a mapping"
+        return
+    for level, shifts in levels.items():
+        yield from _numbers(f"{place}.levels.{level}", shifts, -WIDEST, WIDEST)
 
 
 def _numbers(place: str, table: object, low: float, high: float) -> Iterator[str]:

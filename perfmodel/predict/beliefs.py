@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.predict.bands import CELL, SLOPES, level_value, scale, thinness
 from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 
 Array = NDArray[np.float64]
@@ -110,6 +111,8 @@ class Beliefs:
     bands: Mapping[str, Sequence[float]] = field(
         default_factory=dict
     )  # mode -> weights of extrapolation.SIGNS
+    scales: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # mode -> shape of `bands.scale`
+    groups: Mapping[str, int] = field(default_factory=dict)  # cell of jobs -> independent groups measured
     meta: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
 
@@ -143,6 +146,18 @@ class Beliefs:
         """Weights of what a band is made of; the spread alone where none were fitted."""
         plain = (self.noise, 1.0, 1.0) if mode == "datasheet" else (0.0, 1.0, 0.0, 0.0, 0.0)
         return self.bands.get(mode, plain)
+
+    def band_at(self, mode: str, features: Mapping[str, str], computing: Array) -> Array:
+        """What scales the band of a job besides its levels, at every point: see `bands.SLOPES`; (n, points)."""
+        if not SLOPES[mode]:
+            return np.zeros((0, computing.size))
+        thin = thinness(self.groups.get(level_value(features, CELL), 0))
+        return np.stack([computing, np.full_like(computing, thin)])
+
+    def band_scale(self, mode: str, features: Mapping[str, str], computing: Array) -> Array:
+        """Scale of a band's spread for such a job at points with these shares of computing; one in older files."""
+        at = self.band_at(mode, features, computing)
+        return scale(self.scales.get(mode, {}), features, SLOPES[mode], at)
 
     def knee_odds(self, mode: str) -> float:
         """Probability of a low efficiency above which a knee is declared; even odds where none was chosen."""
@@ -196,6 +211,8 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
         },
         "conformal": {mode: dict(table) for mode, table in beliefs.conformal.items()},
         "bands": {mode: list(weights) for mode, weights in beliefs.bands.items()},
+        "scales": {mode: dict(shape) for mode, shape in beliefs.scales.items()},
+        "groups": dict(beliefs.groups),
         "level_spreads": {
             f"{name}|{level}": round(v, 5) for (name, level), v in beliefs.level_spreads.items()
         },
@@ -271,6 +288,8 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
         noise=noise,
         conformal=data.get("conformal", {}),
         bands=data.get("bands", {}),
+        scales=data.get("scales", {}),
+        groups=data.get("groups", {}),
         meta=data.get("meta", {}),
         calibration=calibration,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
@@ -199,11 +200,9 @@ def curve(
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     effects = np.concatenate([jacobian, slopes])
     spread = np.sqrt(np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2)
-    if known is None:
-        left_open = np.zeros_like(beliefs.scatter)
-        left_open[: len(NAMES)] = np.square(belief.spread)
-        signs = population_signs(effects, beliefs.scatter, left_open)
-        spread = band_spread(signs, beliefs.band_weights("datasheet"))
+    computing = computing_share(effects)
+    if not timed:
+        spread = _unmeasured(setup, beliefs, belief, effects, covariance, computing)
     scale = np.ones_like(setup.k)
     if known is not None and not timed:
         scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
@@ -211,6 +210,7 @@ def curve(
         beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
         model = np.log(population.time_s) + beyond @ effects
         value, spread = _joined(setup, beliefs, known, model, spread)
+        spread *= beliefs.band_scale(known.mode, setup.features(), computing)
         scale = np.exp(value) / found.time_s
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
@@ -244,6 +244,22 @@ def curve(
         logs=logs,
         jacobian=jacobian,
     )
+
+
+def _unmeasured(
+    setup: Setup, beliefs: Beliefs, belief: Belief, effects: Array, covariance: Array, computing: Array
+) -> Array:
+    """The spread without step times; sweeps and traces narrow it as they narrow the beliefs."""
+    left_open = np.zeros_like(beliefs.scatter)
+    left_open[: len(NAMES)] = np.square(belief.spread)
+    signs = population_signs(effects, beliefs.scatter, left_open)
+    spread = band_spread(signs, beliefs.band_weights("datasheet"))
+    spread *= beliefs.band_scale("datasheet", setup.features(), computing)
+    if beliefs.calibration is None:
+        return spread
+    before = np.square(effects).T @ (beliefs.scatter + left_open)
+    after = np.einsum("ek,ef,fk->k", effects, covariance, effects)
+    return np.asarray(spread * np.sqrt(np.minimum(after / np.maximum(before, 1e-300), 1.0)))
 
 
 def _joined(

@@ -81,6 +81,7 @@ class Laws:
     log_tau: Array
     disagreement: Array
     spread: Array
+    level: Array  # log tau at the largest measured k
     grounds: Array  # (4, n): crosses an unseen boundary, root of the doublings beyond, loss seen, one k only
 
 
@@ -96,7 +97,7 @@ def laws_at(k: Array, tau: Array, node: Array | float, at: Array, trust: LawTrus
     reach = np.sqrt(np.maximum(np.log2(at / k.max()), 0.0))
     single = float(k.min() == k.max())
     grounds = np.stack(np.broadcast_arrays(crosses.astype(float), reach, loss, single))
-    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), trust.spread(grounds), grounds)
+    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), trust.spread(grounds), logs[0], grounds)
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,17 @@ class Joined:
 
 
 # What a band is made of: a floor, the joined spread, the gap between model and laws, the laws' own disagreement, the
-# distance to the largest measured K in doublings, the loss seen among the measurements, and an unseen node boundary.
-# A fitted weight for each makes the spread (`band_spread`); files of older fits have weights for the first five.
-SIGNS = ("floor", "spread", "gap", "disagreement", "reach", "loss", "crossing")
+# distance to the largest measured K in doublings, the loss seen among the measurements, an unseen node boundary, and the
+# change that is predicted since the largest measured K. A fitted weight for each makes the spread (`band_spread`); files
+# of older fits have weights for the first five or seven.
+SIGNS = ("floor", "spread", "gap", "disagreement", "reach", "loss", "crossing", "change")
 
 
 def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
     """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions."""
     weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
+    value = np.asarray((1.0 - weight) * model + weight * law)
     crosses, reach, loss, _ = laws.grounds
     signs = np.stack(
         np.broadcast_arrays(
@@ -127,9 +130,10 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
             reach,
             np.abs(loss),
             crosses,
+            np.abs(value - (law - laws.log_tau + laws.level)),
         )
     )
-    return Joined(np.asarray((1.0 - weight) * model + weight * law), signs)
+    return Joined(value, signs)
 
 
 def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:

@@ -14,24 +14,19 @@ from perfmodel.calibrate.mixed import Fit, linearise
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
 from perfmodel.calibrate.scatter import Bench, Task, tuned
-from perfmodel.predict.beliefs import Beliefs, workload_class
-from perfmodel.predict.extrapolation import SIGNS, LawTrust, band_spread, laws_at
+from perfmodel.predict.bands import CELL, level_value
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.extrapolation import LawTrust, laws_at
+from perfmodel.validate.bands import Learnt, collect, factors, learn
 from perfmodel.validate.corpus import Resolved
-from perfmodel.validate.folds import SCHEMES, Folds, assign, pack, unpack
+from perfmodel.validate.folds import SCHEMES, Folds, assign, pack
 from perfmodel.validate.knees import Bend, bends, choose_odds
 from perfmodel.validate.protocol import MODES, Split, accelerator_time, score_mode, split
-from perfmodel.validate.scores import conformal_factor, family_weights
+from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]
 FULL_ITERATIONS = 12
 FOLD_ITERATIONS = 2
-BAND_FREEDOM = 3.0  # of the Student-t that scales the bands: errors have heavy tails
-# Of what nobody measured in a band without measurements. The folds hardly have such jobs, so this is an assumption:
-# a kind of workload that no one ran gets a band of about x/2.5, not that of its measured cousins.
-LEAST_OPEN_WEIGHT = 0.3
-STRANGERS = 4  # one in so many users of an unmeasured prediction
-LEAST_FAMILIES = 25  # for a class or a kind to have a conformal factor of its own
-LEVEL = 0.90
 Say = Callable[[str], None]
 
 
@@ -41,7 +36,6 @@ class Fitted:
 
     beliefs: Beliefs
     folds: Folds
-    packed: dict[str, Any]
 
 
 def fit_everything(
@@ -53,7 +47,7 @@ def fit_everything(
 ) -> Fitted:
     """Population and folds, then what is tuned on held-out predictions. Deterministic."""
     data = resolved.observations
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    ids = measured_families(data)
     say(f"population: {len(ids)} families, {data.target.size} points")
     full = fit_population(data, ids, iterations=FULL_ITERATIONS)
     keys: dict[str, dict[str, int]] = {}
@@ -67,22 +61,27 @@ def fit_everything(
             say(f"without {scheme} fold {fold + 1} of {SCHEMES[scheme]}")
             kept = [i for i in ids if assigned[i] != fold]
             fits[scheme].append(fit_population(data, kept, previous=full, iterations=FOLD_ITERATIONS))
-    packed = pack(full, keys, fits)
-    folds = unpack(packed)
     population = to_beliefs(full, data, ids, meta=meta)
-    return Fitted(finish(resolved, folds, population, say), folds, packed)
+    return Fitted(*finish(resolved, pack(full, keys, fits), population, say))
 
 
-def finish(resolved: Resolved, folds: Folds, beliefs: Beliefs, say: Say = lambda text: None) -> Beliefs:
-    """What is chosen last, on held-out errors: the scatter between jobs, bands, the odds at which a knee is declared."""
+def finish(
+    resolved: Resolved, folds: Folds, beliefs: Beliefs, say: Say = lambda text: None
+) -> tuple[Beliefs, Folds]:
+    """What is chosen last, on held-out errors: the scatter between jobs, bands, the odds at which a knee is declared.
+
+    The folds come back with the bands that were learnt without each.
+    """
     say("scatter between jobs, by held-out prediction")
-    spread = spread_between_jobs(resolved, folds, beliefs, say)
+    counts = measured_groups(resolved, np.ones(len(resolved.families), dtype=bool))
+    spread = replace(spread_between_jobs(resolved, folds, beliefs, say), groups=counts)
     say("bands")
-    banded = replace(spread, bands=band_weights(resolved, folds, spread))
-    conformed = replace(banded, conformal=conformal(resolved, folds, banded))
+    banded, folds = with_bands(resolved, folds, spread)
+    ratio = ratio_factors(resolved, folds, banded)
+    conformed = replace(banded, conformal={**banded.conformal, "ratio": ratio})
     say("knees")
     odds = knee_odds(resolved, folds, conformed)
-    return replace(conformed, meta={**conformed.meta, "knee": odds})
+    return replace(conformed, meta={**conformed.meta, "knee": odds}), folds
 
 
 def spread_between_jobs(
@@ -110,9 +109,34 @@ def spread_between_jobs(
 
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
     """Beliefs fitted without the fold that a family's key fell into."""
-    table = [folds.beliefs(beliefs, scheme, fold) for fold in range(SCHEMES[scheme])]
-    names = [row.text[scheme] for row in resolved.families]
-    return lambda family: table[folds.keys[scheme][names[family]]]
+    fold_of = fold_of_families(resolved, folds, scheme)
+    table = [
+        replace(folds.beliefs(beliefs, scheme, fold), groups=measured_groups(resolved, fold_of != fold))
+        for fold in range(SCHEMES[scheme])
+    ]
+    return lambda family: table[int(fold_of[family])]
+
+
+def fold_of_families(resolved: Resolved, folds: Folds, scheme: str) -> NDArray[np.int64]:
+    """The fold of every family."""
+    return np.array([folds.keys[scheme][row.text[scheme]] for row in resolved.families], dtype=np.int64)
+
+
+def measured_families(data: Observations) -> list[int]:
+    """Families that have points."""
+    return [i for i in range(len(data.names)) if data.rows[i].size]
+
+
+def measured_groups(resolved: Resolved, kept: NDArray[np.bool_]) -> dict[str, int]:
+    """Independent groups among the kept families, by cell of jobs (`bands.CELL`)."""
+    data = resolved.observations
+    cells: dict[str, set[str]] = {}
+    for i in measured_families(data):
+        if kept[i]:
+            cells.setdefault(level_value(data.features[i], CELL), set()).add(
+                resolved.families[i].text["group"]
+            )
+    return {cell: len(groups) for cell, groups in sorted(cells.items())}
 
 
 @dataclass(frozen=True)
@@ -128,7 +152,7 @@ def linear(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> Linear:
     """Slopes and residuals of every point under its held-out population."""
     data = resolved.observations
     known = held_out(resolved, folds, beliefs, "group")
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    ids = measured_families(data)
     logs = np.concatenate([population_logs(known(i), data, [i]) for i in ids], axis=1)
     rows = np.concatenate([data.rows[i] for i in ids])
     owner = np.repeat(np.arange(len(ids)), [data.rows[i].size for i in ids])
@@ -175,90 +199,32 @@ def _task(
     )
 
 
-def band_weights(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, list[float]]:
-    """Weights of the signs by mode, on held-out errors.
-
-    Without measurements they make the likeliest Student-t spread; with some, the best mean logarithm of the interval
-    score, half-width + excess / 0.1 (Gneiting & Raftery 2007, JASA 102, 359): a narrow band where errors are small is
-    worth as much as a wide one where they are large.
-    """
-    from scipy.optimize import minimize
-
+def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beliefs, Folds]:
+    """Bands of every mode, from all held-out errors and, for the folds, without the errors of each."""
     data = resolved.observations
-    known = held_out(resolved, folds, beliefs, "group")
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
-    found: dict[str, list[float]] = {}
-    for mode in MODES:
-        scored = score_mode(data, mode, ids, known)
-        error, weights = scored.error(data), family_weights(data.family[scored.rows])
-        chosen = list(range(3)) if mode == "datasheet" else list(range(1, len(SIGNS)))
-
-        def loss(
-            logs: Array,
-            mode: str = mode,
-            signs: Array = scored.signs[chosen],
-            error: Array = error,
-            weights: Array = weights,
-        ) -> float:
-            sd = band_spread(signs, np.exp(logs))
-            if mode == "datasheet":
-                each = np.log(sd) + 0.5 * (BAND_FREEDOM + 1.0) * np.log1p(
-                    np.square(error / sd) / BAND_FREEDOM
-                )
-            else:
-                each = np.log(sd + np.maximum(np.abs(error) - sd, 0.0) / (1.0 - LEVEL))
-            return float(weights @ each / weights.sum())
-
-        start = np.log(np.array([0.05, 0.3, 0.3]) if mode == "datasheet" else np.full(len(chosen), 0.3))
-        best = minimize(
-            loss,
-            start,
-            method="Nelder-Mead",
-            options={"maxiter": 4000, "xatol": 1e-3, "fatol": 1e-6, "adaptive": True},
-        )
-        values = np.zeros(3 if mode == "datasheet" else len(SIGNS))
-        values[chosen] = np.exp(np.clip(best.x, -12.0, 3.0))
-        found[mode] = [round(float(v), 5) for v in values]
-        if mode == "datasheet":
-            found[mode][-1] = max(found[mode][-1], LEAST_OPEN_WEIGHT)
-    return found
-
-
-def conformal(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, dict[str, float]]:
-    """Factor on the spread at which 90 % of held-out points lie inside the band, by mode and class of workload.
-
-    Without measurements one user in four is taken to be a stranger (a source that the fit has not seen), the others
-    neighbours (another run of a known stack): both kinds of held-out error count, where the folds have both.
-    """
-    data = resolved.observations
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
-    found: dict[str, dict[str, float]] = {}
-    for mode in MODES:
-        mixed = mode == "datasheet" and "source" in folds.values
-        times = {"group": STRANGERS - 1, "source": 1} if mixed else {"group": 1}
-        scores = [
-            scored
-            for scheme, count in times.items()
-            for scored in [score_mode(data, mode, ids, held_out(resolved, folds, beliefs, scheme))] * count
+    ids = measured_families(data)
+    known = {scheme: held_out(resolved, folds, beliefs, scheme) for scheme in folds.values}
+    fold_of = {scheme: fold_of_families(resolved, folds, scheme) for scheme in folds.values}
+    found = {mode: learn(data, collect(data, mode, ids, known), fold_of) for mode in MODES}
+    without = {
+        scheme: [
+            _band_fields({mode: nested[scheme][fold] for mode, (_, nested) in found.items()})
+            for fold in range(len(folds.values[scheme]))
         ]
-        error = np.concatenate([scored.error(data) for scored in scores])
-        spread = np.concatenate([scored.spread for scored in scores])
-        family = np.concatenate([data.family[scored.rows] for scored in scores])
-        found[mode] = _factors(data, error, spread, family)
-    return found | {"ratio": ratio_factors(resolved, folds, beliefs)}
+        for scheme in folds.values
+    }
+    return replace(beliefs, **_band_fields({mode: one for mode, (one, _) in found.items()})), replace(
+        folds, bands=without
+    )
 
 
-def _factors(data: Observations, error: Array, spread: Array, family: NDArray[np.intp]) -> dict[str, float]:
-    """Conformal factors of all points, of every class of workload and of every kind with enough families."""
-    table = {"all": round(conformal_factor(error, spread, family), 3)}
-    kinds = np.array([data.kinds[int(f)] for f in family])
-    classes = np.array([workload_class(str(kind)) for kind in kinds])
-    for labels in (classes, kinds):
-        for name in sorted(set(labels.tolist())):
-            inside = labels == name
-            if np.unique(family[inside]).size >= LEAST_FAMILIES:
-                table[name] = round(conformal_factor(error[inside], spread[inside], family[inside]), 3)
-    return table
+def _band_fields(learnt: Mapping[str, Learnt]) -> dict[str, Any]:
+    """The fields of `Beliefs` that make bands."""
+    return {
+        "bands": {mode: one.weights for mode, one in learnt.items()},
+        "scales": {mode: one.shape for mode, one in learnt.items()},
+        "conformal": {mode: one.conformal for mode, one in learnt.items()},
+    }
 
 
 @dataclass(frozen=True)
@@ -294,14 +260,14 @@ def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[st
     found = ratios(resolved, folds, beliefs)
     families = np.concatenate([np.full(one.rows.size, one.family, dtype=np.intp) for one in found])
     error, spread = (np.concatenate(part) for part in zip(*((r.error, r.spread) for r in found), strict=True))
-    return _factors(resolved.observations, error, spread, families)
+    return factors(resolved.observations.kinds, families, np.abs(error) / spread, family_weights(families))
 
 
 def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
     """Odds at which a knee is declared, by what is measured of a job (`ratio`: nothing), chosen on held-out families."""
     data = resolved.observations
     known = held_out(resolved, folds, beliefs, "group")
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    ids = measured_families(data)
     found = {mode: choose_odds(bends(data, score_mode(data, mode, ids, known))) for mode in MODES[1:]}
     unmeasured = []
     for one in ratios(resolved, folds, beliefs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -38,40 +38,51 @@ class Folds:
     names: tuple[tuple[str, str, str], ...]
     keys: Mapping[str, Mapping[str, int]]  # scheme -> key -> fold
     values: Mapping[str, NDArray[np.float64]]  # scheme -> (folds, shifts), NaN where a shift was not seen
+    # scheme -> for each fold `bands`, `scales` and `conformal` learnt without it; older files have none
+    bands: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def beliefs(self, shipped: Beliefs, scheme: str, fold: int) -> Beliefs:
-        """The shipped beliefs with the shifts of one fold."""
+        """The shipped beliefs with the shifts of one fold, and bands that were learnt without it."""
         row = self.values[scheme][fold]
         shifts = {
             name: float(value) for name, value in zip(self.names, row, strict=True) if np.isfinite(value)
         }
-        return replace(shipped, values=shifts)
+        if scheme not in self.bands:
+            return replace(shipped, values=shifts)
+        own = self.bands[scheme][fold]
+        factors = {**shipped.conformal, **own["conformal"]}
+        return replace(shipped, values=shifts, bands=own["bands"], scales=own["scales"], conformal=factors)
 
 
-def pack(
-    full: Fit, keys: Mapping[str, Mapping[str, int]], fits: Mapping[str, Sequence[Fit]]
-) -> dict[str, Any]:
-    """Plain data for the folds file."""
+def pack(full: Fit, keys: Mapping[str, Mapping[str, int]], fits: Mapping[str, Sequence[Fit]]) -> Folds:
+    """The folds of a fit; shifts are rounded as the file keeps them."""
     position = {name: i for i, name in enumerate(full.shifts.names)}
-    packed: dict[str, list[list[float | None]]] = {}
+    values: dict[str, NDArray[np.float64]] = {}
     for scheme, found in fits.items():
-        packed[scheme] = []
-        for one in found:
-            row: list[float | None] = [None] * len(position)
+        values[scheme] = np.full((len(found), len(position)), np.nan)
+        for row, one in zip(values[scheme], found, strict=True):
             for name, value in zip(one.shifts.names, one.values, strict=True):
                 if name in position:
                     row[position[name]] = round(float(value), 3)
-            packed[scheme].append(row)
+    return Folds(tuple(full.shifts.names), keys, values)
+
+
+def to_mapping(folds: Folds) -> dict[str, Any]:
+    """Plain data for the folds file."""
     return {
         "schema": "perfmodel/folds/1",
-        "names": ["|".join(name) for name in full.shifts.names],
-        "keys": {scheme: dict(sorted(table.items())) for scheme, table in keys.items()},
-        "values": packed,
+        "names": ["|".join(name) for name in folds.names],
+        "keys": {scheme: dict(sorted(table.items())) for scheme, table in folds.keys.items()},
+        "values": {
+            scheme: [[None if np.isnan(v) else float(v) for v in row] for row in rows]
+            for scheme, rows in folds.values.items()
+        },
+        "bands": {scheme: [dict(one) for one in found] for scheme, found in folds.bands.items()},
     }
 
 
 def unpack(data: Mapping[str, Any]) -> Folds:
-    """The inverse of `pack`."""
+    """The inverse of `to_mapping`."""
     names = []
     for name in data["names"]:
         coefficient, level, value = name.split("|")
@@ -80,7 +91,7 @@ def unpack(data: Mapping[str, Any]) -> Folds:
         scheme: np.array([[np.nan if v is None else v for v in row] for row in rows], dtype=float)
         for scheme, rows in data["values"].items()
     }
-    return Folds(tuple(names), data["keys"], values)
+    return Folds(tuple(names), data["keys"], values, data.get("bands", {}))
 
 
 @lru_cache(maxsize=1)

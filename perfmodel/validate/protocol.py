@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
+from perfmodel.predict.bands import SLOPES, computing_share
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import (
     Joined,
@@ -71,6 +72,7 @@ class Scored:
     spread: Array  # log standard deviation
     half: Array  # log half-width of the 90 % band
     signs: Array  # what the spread is made of, (n, rows)
+    at: Array  # what scales it besides levels, (n, rows): see `Beliefs.band_at`
     calibration: dict[int, Index]  # family -> calibration rows
     skipped: dict[str, str]  # family name -> reason
 
@@ -100,8 +102,9 @@ def score_mode(
     spread: list[Array] = []
     half: list[Array] = []
     signs: list[Array] = []
+    scaled: list[Array] = []
     for beliefs, members in groups.values():
-        found_rows, value, sd, made_of = _predict(data, mode, beliefs, members)
+        found_rows, value, sd, made_of, at = _predict(data, mode, beliefs, members)
         kinds = [data.kinds[int(f)] for f in data.family[found_rows]]
         factor = np.array([beliefs.factor(mode, kind) for kind in kinds])
         rows.append(found_rows)
@@ -109,6 +112,7 @@ def score_mode(
         spread.append(sd)
         half.append(factor * sd)
         signs.append(made_of)
+        scaled.append(at)
     empty: list[Array] = [np.zeros(0)]
     return Scored(
         mode,
@@ -117,6 +121,7 @@ def score_mode(
         np.concatenate(spread or empty),
         np.concatenate(half or empty),
         np.concatenate(signs, axis=1) if signs else np.zeros((0, 0)),
+        np.concatenate(scaled, axis=1) if scaled else np.zeros((len(SLOPES[mode]), 0)),
         {item.family: item.calibration for item in splits},
         skipped,
     )
@@ -124,7 +129,7 @@ def score_mode(
 
 def _predict(
     data: Observations, mode: str, beliefs: Beliefs, members: list[Split]
-) -> tuple[Index, Array, Array, Array]:
+) -> tuple[Index, Array, Array, Array, Array]:
     families = [item.family for item in members]
     logs = population_logs(beliefs, data, families)
     prior = prior_variances(beliefs, data, families)
@@ -137,9 +142,16 @@ def _predict(
     if posterior is None:
         left_open = prior[owner].T - beliefs.scatter[:, None]
         signs = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
-        return rows, value, band_spread(signs, beliefs.band_weights(mode)), signs
-    joined = _join_laws(data, members, value, sd, LawTrust.read(beliefs.meta))
-    return rows, joined.value, band_spread(joined.signs, beliefs.band_weights(mode)), joined.signs
+    else:
+        joined = _join_laws(data, members, value, sd, LawTrust.read(beliefs.meta))
+        value, signs = joined.value, joined.signs
+    computing = computing_share(slopes.T)
+    spread, at = np.empty(rows.size), np.empty((len(SLOPES[mode]), rows.size))
+    for position, family in enumerate(families):
+        mine, features = owner == position, data.features[family]
+        at[:, mine] = beliefs.band_at(mode, features, computing[mine])
+        spread[mine] = beliefs.band_scale(mode, features, computing[mine])
+    return rows, value, spread * band_spread(signs, beliefs.band_weights(mode)), signs, at
 
 
 def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array, trust: LawTrust) -> Joined:

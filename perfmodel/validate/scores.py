@@ -62,8 +62,3 @@ def summary(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str
         **errors(log_error, family),
         **bands(log_error, half, family),
     }
-
-
-def conformal_factor(log_error: Array, spread: Array, family: NDArray[np.intp], level: float = 0.90) -> float:
-    """Factor on the predicted spread at which `level` of the weight lies inside."""
-    return weighted_quantile(np.abs(log_error) / spread, family_weights(family), level)

@@ -8,22 +8,13 @@ import pytest
 from perfmodel.predict.extrapolation import SIGNS, LawTrust, band_spread, join, laws_at, line
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
-from perfmodel.validate.scores import conformal_factor, errors, summary, weighted_quantile
+from perfmodel.validate.scores import errors, weighted_quantile
 
 
 def test_every_family_weighs_the_same() -> None:
     family = np.array([0] * 9 + [1])
     log_error = np.log(np.array([1.0] * 9 + [1.5]))
     assert errors(log_error, family)["mean_ape"] == pytest.approx(0.25)
-
-
-def test_conformal_factor_covers_what_it_says() -> None:
-    rng = np.random.default_rng(0)
-    error, family = rng.standard_t(3, 2000), np.arange(2000)
-    factor = conformal_factor(error, np.ones(2000), family)
-    assert summary(error * 0.01, np.full(2000, 0.01) * factor, family)["coverage_90"] == pytest.approx(
-        0.9, abs=0.002
-    )
 
 
 def test_weighted_quantile_takes_the_weight_into_account() -> None:
@@ -54,6 +45,14 @@ def test_the_wider_the_model_the_more_the_law_pulls() -> None:
     assert found.value[0] < 0.05 < 0.9 < found.value[1]
     assert band_spread(found.signs, (0.0, 1.0, 0.0, 0.0, 0.0))[0] < 0.02
     assert found.signs.shape == (len(SIGNS), 2)
+
+
+def test_the_change_since_the_largest_measured_k_is_a_sign() -> None:
+    k, tau, at = np.array([1.0, 8.0]), np.array([1.0, 1.1]), np.array([16.0, 64.0])
+    laws = laws_at(k, tau, 8.0, at, LawTrust())
+    work = 0.3  # any unit of the joined times
+    found = join(np.log([1.1, 1.5]) - work, np.full(2, 1e-6), laws.log_tau - work, laws)
+    assert found.signs[SIGNS.index("change")] == pytest.approx([0.0, np.log(1.5 / 1.1)], abs=1e-6)
 
 
 def test_laws_are_trusted_less_far_away_and_after_losses() -> None:
