@@ -1,15 +1,14 @@
 """How wide a band is by what is known of jobs like this one.
 
 Held-out errors differ tenfold between stacks: a Megatron-core run on Hopper is known within some 10 %, an eager PyTorch
-run on an old workstation within 50 %. So the spread of a prediction is that of its signs (`extrapolation.band_spread`)
-times a scale,
+run on an old workstation within 50 %. So the signs of which a spread is made (`extrapolation.band_spread`) are scaled,
 
-    s = sqrt(sum_i (w_i sign_i)^2) exp(h),    h = sum_levels d(value of this job) + sum_j b_j x_j              (1)
+    s^2 = exp(2 h) sum_i (w_i sign_i)^2 + (w_o open)^2,    h = sum_levels d(value of this job) + sum_j b_j x_j   (1)
 
 with shifts d shrunk to zero (a value that nobody measured has none) and, without measurements of the job, two x_j: the
 share of the step in which the accelerator computes, and how thinly jobs of this cell (kind x framework x generation)
-were measured, 1 / sqrt(1 + groups). `validate/bands.py` finds w, d and b on held-out errors; a conformal factor on s
-makes the band.
+were measured, 1 / sqrt(1 + groups). What the population leaves open (`open`, of predictions without measurements only)
+is not scaled. `validate/bands.py` finds w, d and b on held-out errors; a conformal factor on s makes the band.
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "kind*framework",
         "framework*generation",
         "kind*precision",
+        "scale_up",
     ),
     "one_node": ("generation", "tuning"),
     "two_point": ("generation", "tuning"),
 }
 SLOPES: dict[str, tuple[str, ...]] = {"datasheet": ("computing", "thin"), "one_node": (), "two_point": ()}
+SCALED = {"datasheet": 2}  # the first so many signs are scaled; elsewhere all of them
 _PACE = NAMES.index("pace")
 
 

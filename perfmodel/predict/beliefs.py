@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.bands import CELL, SLOPES, level_value, scale, thinness
+from perfmodel.predict.bands import CELL, SCALED, SLOPES, level_value, scale, thinness
 from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
+from perfmodel.predict.extrapolation import band_spread
 
 Array = NDArray[np.float64]
 
@@ -154,10 +155,15 @@ class Beliefs:
         thin = thinness(self.groups.get(level_value(features, CELL), 0))
         return np.stack([computing, np.full_like(computing, thin)])
 
-    def band_scale(self, mode: str, features: Mapping[str, str], computing: Array) -> Array:
-        """Scale of a band's spread for such a job at points with these shares of computing; one in older files."""
+    def band_spread(self, mode: str, features: Mapping[str, str], signs: Array, computing: Array) -> Array:
+        """Log spread of such a job's predictions from their `signs` (n_signs, points), equation (1) of `bands`.
+
+        `computing` has the share of each step in which the accelerator computes. Older files scale nothing.
+        """
         at = self.band_at(mode, features, computing)
-        return scale(self.scales.get(mode, {}), features, SLOPES[mode], at)
+        scaled = signs.copy()
+        scaled[: SCALED.get(mode)] *= scale(self.scales.get(mode, {}), features, SLOPES[mode], at)
+        return band_spread(scaled, self.band_weights(mode))
 
     def knee_odds(self, mode: str) -> float:
         """Probability of a low efficiency above which a knee is declared; even odds where none was chosen."""

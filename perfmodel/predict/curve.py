@@ -13,7 +13,7 @@ from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
-from perfmodel.predict.extrapolation import LawTrust, band_spread, join, laws_at, population_signs
+from perfmodel.predict.extrapolation import Joined, LawTrust, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts
@@ -209,9 +209,9 @@ def curve(
     elif known is not None:
         beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
         model = np.log(population.time_s) + beyond @ effects
-        value, spread = _joined(setup, beliefs, known, model, spread)
-        spread *= beliefs.band_scale(known.mode, setup.features(), computing)
-        scale = np.exp(value) / found.time_s
+        joined = _joined(setup, beliefs, known, model, spread)
+        spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing)
+        scale = np.exp(joined.value) / found.time_s
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
@@ -253,8 +253,7 @@ def _unmeasured(
     left_open = np.zeros_like(beliefs.scatter)
     left_open[: len(NAMES)] = np.square(belief.spread)
     signs = population_signs(effects, beliefs.scatter, left_open)
-    spread = band_spread(signs, beliefs.band_weights("datasheet"))
-    spread *= beliefs.band_scale("datasheet", setup.features(), computing)
+    spread = beliefs.band_spread("datasheet", setup.features(), signs, computing)
     if beliefs.calibration is None:
         return spread
     before = np.square(effects).T @ (beliefs.scatter + left_open)
@@ -262,15 +261,12 @@ def _unmeasured(
     return np.asarray(spread * np.sqrt(np.minimum(after / np.maximum(before, 1e-300), 1.0)))
 
 
-def _joined(
-    setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array
-) -> tuple[Array, Array]:
-    """The calibrated log time with the laws through the measured points joined in, and the spread after it."""
+def _joined(setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array) -> Joined:
+    """The calibrated log time with the laws through the measured points joined in."""
     work = setup.global_batch * float(setup.operations.tokens)
     laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k, LawTrust.read(beliefs.meta))
     law = laws.log_tau + np.log(work / setup.k)
-    joined = join(model, spread, law, laws)
-    return joined.value, band_spread(joined.signs, beliefs.band_weights(known.mode))
+    return join(model, spread, law, laws)
 
 
 def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
-from perfmodel.predict.bands import LEVELS, SLOPES, level_value
+from perfmodel.predict.bands import LEVELS, SCALED, SLOPES, level_value
 from perfmodel.predict.beliefs import Beliefs, workload_class
-from perfmodel.predict.extrapolation import band_spread
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.scores import family_weights, weighted_quantile
 
@@ -78,9 +77,14 @@ class Records:
 
     def spread(self, found: Array) -> Array:
         """Equation (1) of `predict/bands.py` at every record under parameters as `likeliest` gives them."""
+        return np.asarray(np.sqrt(self.variances(found).sum(axis=0)))
+
+    def variances(self, found: Array) -> Array:
+        """What each sign adds to the square of the spread, (n_signs, records)."""
         weights, slopes, shifts = self.parts(found)
-        scale = slopes @ self.at + shifts[self.codes].sum(axis=0)
-        return np.asarray(np.sqrt(np.exp(2.0 * weights) @ self.squares) * np.exp(scale))
+        made = np.exp(2.0 * weights)[:, None] * self.squares
+        made[: SCALED.get(self.mode)] *= np.exp(2.0 * (slopes @ self.at + shifts[self.codes].sum(axis=0)))
+        return made
 
     def parts(self, found: Array) -> tuple[Array, Array, Array]:
         """Log weights, slopes and shifts."""
@@ -136,17 +140,19 @@ def likeliest(records: Records, start: Array | None = None) -> Array:
     square, where = np.square(records.error), records.codes.ravel()
 
     def loss(at: Array) -> tuple[float, Array]:
-        weights = np.exp(2.0 * records.parts(at)[0])
-        spread = records.spread(at)
-        ratio = square / np.square(spread) / FREEDOM
-        value = records.weight @ (np.log(spread) + 0.5 * (FREEDOM + 1.0) * np.log1p(ratio))
-        slope = records.weight * (1.0 - (FREEDOM + 1.0) * ratio / (1.0 + ratio))  # along ln s
-        share = records.squares * (slope / (weights @ records.squares))
+        made = records.variances(at)
+        total = made.sum(axis=0)
+        ratio = square / total / FREEDOM
+        value = records.weight @ (0.5 * np.log(total) + 0.5 * (FREEDOM + 1.0) * np.log1p(ratio))
+        # Along ln s, then along the logarithm of each sign's part in it.
+        slope = records.weight * (1.0 - (FREEDOM + 1.0) * ratio / (1.0 + ratio))
+        along = made * (slope / total)
+        scaled = along[: SCALED.get(records.mode)].sum(axis=0)
         gradient = np.concatenate(
             [
-                weights * share.sum(axis=1),
-                records.at @ slope,
-                np.bincount(where, np.tile(slope, len(records.codes)), minlength=shifts),
+                along.sum(axis=1),
+                records.at @ scaled,
+                np.bincount(where, np.tile(scaled, len(records.codes)), minlength=shifts),
             ]
         )
         return float(value + 0.5 * stiffness @ np.square(at)), gradient + stiffness * at
@@ -240,5 +246,5 @@ def _spread(records: Records, weights: Sequence[float], shape: Mapping[str, Any]
     """The spread of records under rounded parameters."""
     shifts = np.array([shape["levels"].get(level, {}).get(value, 0.0) for level, value in records.values])
     slopes = np.array([shape["slopes"][name] for name in SLOPES[records.mode]])
-    scale = slopes @ records.at + shifts[records.codes].sum(axis=0)
-    return np.asarray(band_spread(np.sqrt(records.squares), weights) * np.exp(scale))
+    with np.errstate(divide="ignore"):  # a weight may be rounded to nothing
+        return records.spread(np.concatenate([np.log(weights), slopes, shifts]))

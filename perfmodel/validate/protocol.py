@@ -16,7 +16,6 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import (
     Joined,
     LawTrust,
-    band_spread,
     join,
     laws_at,
     population_signs,
@@ -150,8 +149,8 @@ def _predict(
     for position, family in enumerate(families):
         mine, features = owner == position, data.features[family]
         at[:, mine] = beliefs.band_at(mode, features, computing[mine])
-        spread[mine] = beliefs.band_scale(mode, features, computing[mine])
-    return rows, value, spread * band_spread(signs, beliefs.band_weights(mode)), signs, at
+        spread[mine] = beliefs.band_spread(mode, features, signs[:, mine], computing[mine])
+    return rows, value, spread, signs, at
 
 
 def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array, trust: LawTrust) -> Joined:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,28 @@ def test_the_gradient_finds_the_spread_of_each_value() -> None:
     spread = many.spread(likeliest(many))
     assert spread[0] / SPREADS["hopper"] == pytest.approx(1.0, abs=0.1)
     assert spread[2] / SPREADS["volta"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_gradient_is_that_of_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A datasheet's last sign is not scaled: central differences of the likelihood agree with what it says."""
+    rng = np.random.default_rng(3)
+    one = replace(
+        records(40),
+        mode="datasheet",
+        squares=np.square(rng.uniform(0.1, 1.0, (3, 80))),
+        at=rng.uniform(0.0, 1.0, (2, 80)),
+    )
+    seen: dict[str, Any] = {}
+
+    def caught(loss: Any, start: Any, **more: Any) -> Any:
+        seen["loss"] = loss
+        return SimpleNamespace(x=start)
+
+    monkeypatch.setattr("scipy.optimize.minimize", caught)
+    at = likeliest(one) + rng.normal(0.0, 0.2, 3 + 2 + 3)
+    step = 1e-5 * np.eye(at.size)
+    numeric = [(seen["loss"](at + d)[0] - seen["loss"](at - d)[0]) / 2e-5 for d in step]
+    assert seen["loss"](at)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
 
 
 def test_few_families_are_shrunk_to_all() -> None:
