@@ -7,8 +7,8 @@ The spread s of equation (1) there makes a Student-t likely for the errors e of 
 every family weighing one. Without measurements one user in four is taken to be a stranger (a source that the fit has
 not seen), the others neighbours (another run of a known stack): both kinds of held-out error count. The factor is the
 90 % quantile of |e| / s with s learnt without the fold of e (cross-conformal prediction, Vovk 2015, Ann. Math. Artif.
-Intell. 74, 9), so that the freedom of (1) does not make it too small. What is learnt without a fold is kept for it:
-reported coverage and widths are those of families on which no part of the band was learnt.
+Intell. 74, 9), so that the freedom of (1) does not make it too small. What is learnt without a fold is kept for it and
+scores it: its errors are neither in (1) nor in the quantile, though the spreads of the others' errors may have seen them.
 """
 
 from __future__ import annotations
