@@ -106,6 +106,7 @@ def calibrate(
         tau=time_s * setup.k / (setup.global_batch * float(setup.operations.tokens))
         if time_s.size
         else np.zeros(0),
+        batch=setup.global_batch / setup.k if time_s.size else np.zeros(0),
         notes=tuple(sources),
         anchor=anchor,
     )

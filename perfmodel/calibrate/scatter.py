@@ -24,7 +24,7 @@ from perfmodel.calibrate.population import FREE_OFFSET, START_NOISE, scatter_pri
 from perfmodel.calibrate.posterior import PASSES, WIDEST
 from perfmodel.predict.beliefs import EFFECTS
 from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.extrapolation import LawTrust
+from perfmodel.predict.extrapolation import GROUNDS, LawTrust
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -78,13 +78,15 @@ MODES = ("one_node", "two_point")
 SMALL = 0.004  # errors below it count as equal
 TAIL = 0.01  # weight of the logarithmic loss, which looks after the median, beside the absolute error
 TAIL_SCALE = 0.02
-RIDGE = 0.002
+RIDGE = 0.01
 LEAST, MOST = -3.0, 1.2  # log factors on the spreads between jobs
 OTHERS = 1.5  # largest log factor on noise and on the laws' spreads, and largest slope of these
-ITERATIONS = 15
+ITERATIONS = 25
 DIFFERENCE = 1e-3
 ROWS = 12  # of one family at most, on either side: some have a hundred
-LOSS_UNIT = 3.0  # of the slope over the loss seen, which is a few tenths at most
+# Units of the slopes over the loss seen and the range of the laws, which are a few tenths at most.
+LOSS_UNIT, RANGE_UNIT = 3.0, 5.0
+BESIDE = 11  # numbers of a point after those of the groups: noise, two laws, doubt, seven slopes
 CLIP = 2.0  # log error beyond which all are equally bad
 
 
@@ -101,7 +103,7 @@ class Task:
     open_variance: Array  # (n_coefficients,) what the population leaves open
     ratio_only: bool
     law_error: Array  # log error of the laws at the target rows
-    grounds: Array  # (4, target rows), see `extrapolation.Laws`
+    grounds: Array  # (len(GROUNDS), target rows), see `extrapolation.py`
 
 
 @dataclass(frozen=True)
@@ -114,18 +116,24 @@ class Tuned:
 
 
 def tuned(point: Array) -> Tuned:
-    """The numbers behind a point of the search: log factors by group, of the noise and of two laws, then three slopes."""
+    """The numbers behind a point of the search: log factors by group, of noise, laws and doubt, then seven slopes."""
     scatter = scatter_prior()
     for theta, index in zip(point, _positions(), strict=False):
         scatter[index] *= np.exp(2.0 * theta)
-    noise, crossing, familiar, reach, loss, single = (float(v) for v in point[len(GROUPS) :])
+    noise, crossing, familiar, doubt, *slopes = (float(v) for v in point[len(GROUPS) :])
+    reach, loss, single, resized, apart, bus, retuned = slopes
     start = LawTrust()
     trust = LawTrust(
-        start.crossing * float(np.exp(crossing)),
-        start.familiar * float(np.exp(familiar)),
-        reach,
-        LOSS_UNIT * loss,
-        single,
+        crossing=start.crossing * float(np.exp(crossing)),
+        familiar=start.familiar * float(np.exp(familiar)),
+        doubt=start.doubt * float(np.exp(doubt)),
+        reach=reach,
+        loss=LOSS_UNIT * loss,
+        single=single,
+        resized=resized,
+        disagreement=RANGE_UNIT * apart,
+        bus=bus,
+        tuned=retuned,
     )
     return Tuned(scatter, START_NOISE * float(np.exp(noise)), trust)
 
@@ -153,7 +161,7 @@ class Bank:
         self.own = np.zeros((parts, count, m))
         self.residual = np.zeros((count, n))
         self.truth, self.law = np.zeros((count, m)), np.zeros((count, m))
-        self.grounds = np.zeros((4, count, m))
+        self.grounds = np.zeros((len(GROUNDS), count, m))
         self.real = np.zeros((count, m), dtype=bool)
         prior, positions = scatter_prior(), _positions()
         for t, (task, (a, b)) in enumerate(zip(tasks, rows, strict=True)):
@@ -193,6 +201,7 @@ class Bank:
         error = np.einsum("tmn,tn->tm", cross, solved) - self.truth
         explained = np.einsum("tmn,tnm->tm", cross, np.linalg.solve(marginal, cross.transpose(0, 2, 1)))
         variance = np.tensordot(factors, self.own, axes=1) * widening[:, None] - explained + noise**2
+        variance += np.square(trust.doubt * (error - self.law))
         share = variance / (variance + np.square(trust.spread(self.grounds)))
         return np.asarray(((1.0 - share) * error + share * self.law)[self.real])
 
@@ -243,14 +252,14 @@ class Bench:
         from scipy.optimize import minimize
 
         chosen = np.ones(self.weight.size, dtype=bool) if inside is None else inside
-        size = len(GROUPS) + 6
+        size = len(GROUPS) + BESIDE
 
         def slope(point: Array) -> tuple[float, Array]:
             value = self.objective(point, chosen)
             moved = point + DIFFERENCE * np.eye(size)
             return value, np.array([self.objective(row, chosen) - value for row in moved]) / DIFFERENCE
 
-        bounds = [(LEAST, MOST)] * len(GROUPS) + [(-OTHERS, OTHERS)] * 6
+        bounds = [(LEAST, MOST)] * len(GROUPS) + [(-OTHERS, OTHERS)] * BESIDE
         found = minimize(
             slope, np.zeros(size), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
         )

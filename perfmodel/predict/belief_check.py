@@ -172,17 +172,22 @@ def _calibration(data: object) -> Iterator[str]:
         yield "calibration.anchor names what is no coefficient"
     if not isinstance(data.get("notes", []), (list, tuple)):
         yield "calibration.notes is not a list"
-    yield from _measured(data.get("k"), data.get("tau"))
+    yield from _measured(data)
     yield from _covariance(data.get("covariance"))
     yield from _power(data.get("power"))
 
 
-def _measured(k: object, tau: object) -> Iterator[str]:
-    if not isinstance(k, (list, tuple)) or not isinstance(tau, (list, tuple)) or len(k) != len(tau):
-        yield "calibration.k and calibration.tau are not lists of the same length"
+def _measured(data: Mapping[str, Any]) -> Iterator[str]:
+    """Accelerators, accelerator-times and, in files that have them, batches of the measured points."""
+    limits = {"k": (1.0, 1e9), "tau": (1e-15, 1e15), "batch": (1e-9, 1e12)}
+    columns = {name: data.get(name) for name in limits if name != "batch" or data.get(name)}
+    listed = [part for part in columns.values() if isinstance(part, (list, tuple))]
+    if len(listed) < len(columns) or len({len(part) for part in listed}) > 1:
+        names = [f"calibration.{name}" for name in columns]
+        yield f"{', '.join(names[:-1])} and {names[-1]} are not lists of the same length"
         return
-    yield from _numbers("calibration.k", dict(enumerate(k)), 1.0, 1e9)
-    yield from _numbers("calibration.tau", dict(enumerate(tau)), 1e-15, 1e15)
+    for name, part in zip(columns, listed, strict=True):
+        yield from _numbers(f"calibration.{name}", dict(enumerate(part)), *limits[name])
 
 
 def _covariance(rows: object) -> Iterator[str]:

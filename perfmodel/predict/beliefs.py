@@ -87,6 +87,9 @@ class Calibration:
     notes: tuple[str, ...] = ()
     anchor: Array = field(default_factory=lambda: np.zeros(len(NAMES)))  # see `curve.curve`
     power: MeasuredPower | None = None
+    batch: Array = field(
+        default_factory=lambda: np.zeros(0)
+    )  # of one accelerator at each k; files of older versions have none
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,7 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
             "points": c.points,
             "k": c.k.tolist(),
             "tau": c.tau.tolist(),
+            "batch": c.batch.tolist(),
             "notes": list(c.notes),
             "mean": {name: round(float(v), 8) for name, v in zip(EFFECTS, c.mean, strict=True)},
             "covariance": [[round(float(v), 10) for v in row] for row in c.covariance],
@@ -264,6 +268,7 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
             points=int(c["points"]),
             k=np.array(c["k"], dtype=float),
             tau=np.array(c["tau"], dtype=float),
+            batch=np.array(c.get("batch", []), dtype=float),
             notes=tuple(str(note) for note in c.get("notes", ())),
             anchor=np.array([float(c.get("anchor", {}).get(name, 0.0)) for name in NAMES]),
             power=_power(c.get("power")),

@@ -13,8 +13,8 @@ from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
 from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
-from perfmodel.predict.extrapolation import Joined, LawTrust, join, laws_at, population_signs
-from perfmodel.predict.features import discrepancy, features
+from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
+from perfmodel.predict.features import discrepancy, features, retuned
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts
 from perfmodel.predict.machine import Machine, machine
@@ -264,7 +264,12 @@ def _unmeasured(
 def _joined(setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array) -> Joined:
     """The calibrated log time with the laws through the measured points joined in."""
     work = setup.global_batch * float(setup.operations.tokens)
-    laws = laws_at(known.k, known.tau, float(setup.machine.node), setup.k, LawTrust.read(beliefs.meta))
+    batch, seen = setup.global_batch / setup.k, known.batch
+    if not seen.size:  # nobody noted it: taken to stay
+        batch, seen = np.ones_like(batch), np.ones_like(known.k)
+    bus, tuned = float(setup.machine.shared_bus), retuned(setup.features())
+    asked = Asked(setup.k, batch, float(setup.machine.node), bus, tuned)
+    laws = laws_at(Seen(known.k, known.tau, seen), asked, LawTrust.read(beliefs.meta))
     law = laws.log_tau + np.log(work / setup.k)
     return join(model, spread, law, laws)
 

@@ -4,10 +4,13 @@ The step model extrapolates with physics, a law with nothing but the measured po
 causes, so the two are joined on the log scale by their precisions: where the posterior of the step model is wide,
 the law pulls more.
 
-    ln T = (1 - w) ln T_model + w ln T_law,    w = s^2 / (s^2 + l^2)                        (1)
+    ln T = (1 - w) ln T_model + w ln T_law,    w = s^2 / (s^2 + l^2),    s^2 = s_p^2 + (c g)^2        (1)
 
-with s the posterior spread of the step model and l that of the laws (`LawTrust`), which depends on the distance, on
-what is lost already and on whether the node boundary is crossed unseen. Laws are linear in tau(k) = k T(k) / work, the
+with s_p the posterior spread of the step model, g the gap |ln T_model - ln T_law| and c a doubt: a model that leaves
+the measured points far behind is more often wrong than its spread says. The spread l of the laws (`LawTrust`) depends
+on the distance, on what is lost already, on whether the node boundary is crossed unseen, on how far the batch of an
+accelerator departs from the measured one, on how far the laws disagree, on what joins the accelerators and on whether
+the job was retuned at every k. Laws are linear in tau(k) = k T(k) / work, the
 accelerator-time per unit of work: constant (the largest measured k), a + b (k - 1)/k (ring, which may fall) and
 a + b log2 k with b >= 0; their log mean is taken.
 """
@@ -50,17 +53,27 @@ def line(x: Array, tau: Array, at: Array, *, rising: bool = True) -> Array:
 
 @dataclass(frozen=True)
 class LawTrust:
-    """Log-spread of the laws' own errors, l = base exp(reach (sqrt(d) - 1) + loss g + single z): d doublings beyond the
-    largest measured k, g the log loss between the smallest and the largest, z = 1 where only one k was measured.
+    """Log-spread of the laws' own errors at a point,
 
-    The defaults are where tuning on held-out runs starts (`calibrate/scatter.py`).
+        ln l = ln base + reach (sqrt(d) - 1) + loss g + single z + resized b + disagreement a + bus p + tuned r,    (2)
+
+    d doublings beyond the largest measured k, g the log loss between the smallest and the largest, z = 1 where only one
+    k was measured, b = |ln| of the accelerator's batch against that at the largest measured k (laws know accelerator-time
+    per unit of work only where the batch stays), a the range of the laws' logarithms, p = 1 where accelerators reach each
+    other over the host's bus, r = 1 for a stack that was retuned at every k (`features.features`); and the `doubt` of
+    equation (1). The defaults are where tuning on held-out runs starts (`calibrate/scatter.py`).
     """
 
     crossing: float = 0.15  # base beyond a node boundary that no measurement crossed
     familiar: float = 0.08  # base elsewhere
+    doubt: float = 0.1  # of the step model, as a share of the gap to the laws
     reach: float = 0.0
     loss: float = 0.0
     single: float = 0.0
+    resized: float = 0.0
+    disagreement: float = 0.0
+    bus: float = 0.0
+    tuned: float = 0.0
 
     @classmethod
     def read(cls, meta: Mapping[str, Any]) -> LawTrust:
@@ -68,10 +81,38 @@ class LawTrust:
         return cls(**{name: float(value) for name, value in meta.get("laws", {}).items()})
 
     def spread(self, grounds: Array) -> Array:
-        """l at every point; `grounds` are the rows of `Laws.grounds`."""
-        crosses, reach, loss, single = grounds
-        growth = self.reach * (reach - 1.0) + self.loss * loss + self.single * single
+        """l at every point; `grounds` are the rows of `GROUNDS`."""
+        crosses, reach, *others = grounds
+        slopes = (self.loss, self.single, self.resized, self.disagreement, self.bus, self.tuned)
+        growth = self.reach * (reach - 1.0) + sum(a * b for a, b in zip(slopes, others, strict=True))
         return np.asarray(np.where(crosses > 0, self.crossing, self.familiar) * np.exp(growth))
+
+
+# What the trust in laws rests on: an unseen node boundary is crossed, root of the doublings beyond the largest measured
+# k, the loss seen, a single k, a batch that changed, the range of the laws, a shared bus, and a job
+# that was retuned at every k.
+GROUNDS = ("crosses", "reach", "loss", "single", "resized", "disagreement", "bus", "tuned")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Measured points of one job: accelerators, accelerator-time per unit of work, and batch of one accelerator."""
+
+    k: Array
+    tau: Array
+    batch: Array
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Points to extrapolate to; `node` accelerators share a host, `bus` is 1 where its bus joins them, `tuned` 1 for a
+    job that was retuned at every k."""
+
+    k: Array
+    batch: Array
+    node: Array | float
+    bus: Array | float
+    tuned: float
 
 
 @dataclass(frozen=True)
@@ -82,22 +123,32 @@ class Laws:
     disagreement: Array
     spread: Array
     level: Array  # log tau at the largest measured k
-    grounds: Array  # (4, n): crosses an unseen boundary, root of the doublings beyond, loss seen, one k only
+    grounds: Array  # (len(GROUNDS), n)
+    doubt: float
 
 
-def laws_at(k: Array, tau: Array, node: Array | float, at: Array, trust: LawTrust) -> Laws:
-    """Laws through the measured (k, tau) at other k; `node` accelerators share a node."""
-    last = float(tau[k == k.max()].mean())
-    constant = np.full_like(at, last)
-    ring = line((k - 1.0) / k, tau, (at - 1.0) / at, rising=False)
-    log = line(np.log2(k), tau, np.log2(at))
+def laws_at(seen: Seen, at: Asked, trust: LawTrust) -> Laws:
+    """Laws through the measured points at other k."""
+    k, tau = seen.k, seen.tau
+    largest = k == k.max()
+    last = float(tau[largest].mean())
+    constant = np.full_like(at.k, last)
+    ring = line((k - 1.0) / k, tau, (at.k - 1.0) / at.k, rising=False)
+    log = line(np.log2(k), tau, np.log2(at.k))
     logs = np.log(np.stack([constant, ring, log]))
-    crosses = (at > node) & (float(k.max()) <= np.asarray(node))
-    loss = np.log(last / float(tau[k == k.min()].mean()))
-    reach = np.sqrt(np.maximum(np.log2(at / k.max()), 0.0))
-    single = float(k.min() == k.max())
-    grounds = np.stack(np.broadcast_arrays(crosses.astype(float), reach, loss, single))
-    return Laws(logs.mean(axis=0), np.ptp(logs, axis=0), trust.spread(grounds), logs[0], grounds)
+    disagreement = np.ptp(logs, axis=0)
+    rows = (
+        ((at.k > at.node) & (float(k.max()) <= np.asarray(at.node))).astype(float),
+        np.sqrt(np.maximum(np.log2(at.k / k.max()), 0.0)),
+        np.log(last / float(tau[k == k.min()].mean())),
+        float(k.min() == k.max()),
+        np.abs(np.log(at.batch / float(seen.batch[largest].mean()))),
+        disagreement,
+        at.bus,
+        at.tuned,
+    )
+    grounds = np.stack(np.broadcast_arrays(*rows))
+    return Laws(logs.mean(axis=0), disagreement, trust.spread(grounds), logs[0], grounds, trust.doubt)
 
 
 @dataclass(frozen=True)
@@ -117,10 +168,11 @@ SIGNS = ("floor", "spread", "gap", "disagreement", "reach", "loss", "crossing", 
 
 def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
     """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions."""
+    spread = np.hypot(spread, laws.doubt * (model - law))
     weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
     value = np.asarray((1.0 - weight) * model + weight * law)
-    crosses, reach, loss, _ = laws.grounds
+    crosses, reach, loss = laws.grounds[:3]
     signs = np.stack(
         np.broadcast_arrays(
             np.ones_like(model),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,6 +50,11 @@ def features(
         "framework*tuning": f"{stack}*{tuning}",
         "kind*precision": f"{workload.kind}*{precision}",
     }
+
+
+def retuned(levels: Mapping[str, str]) -> float:
+    """1 for a job whose features say that it was retuned at every K, else 0."""
+    return float(levels["tuning"] == "tuned")
 
 
 def discrepancy(ops: Operations, at: Layouts) -> Array:

@@ -14,12 +14,16 @@ from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_va
 from perfmodel.predict.bands import SLOPES, computing_share
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import (
+    Asked,
     Joined,
+    Laws,
     LawTrust,
+    Seen,
     join,
     laws_at,
     population_signs,
 )
+from perfmodel.predict.features import retuned
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -160,14 +164,27 @@ def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array
         rows, target = item.calibration, item.target
         part = slice(start, start + target.size)
         start += target.size
-        k, at = data.at.k[rows], data.at.k[target]
-        tau = accelerator_time(data, rows, data.target[rows])
-        laws = laws_at(k, tau, data.machine.node[target], at, trust)
+        laws = laws_of(data, rows, target, trust)
         work = np.log(accelerator_time(data, target, np.zeros(target.size)))
         found = join(value[part], sd[part], laws.log_tau - work, laws)
         values.append(found.value)
         signs.append(found.signs)
     return Joined(np.concatenate(values), np.concatenate(signs, axis=1))
+
+
+def laws_of(data: Observations, rows: Index, target: Index, trust: LawTrust) -> Laws:
+    """The laws through the calibration `rows` of one family at its `target` rows."""
+    at, machine = data.at, data.machine
+    batch = at.global_batch / at.k
+    seen = Seen(at.k[rows], accelerator_time(data, rows, data.target[rows]), batch[rows])
+    asked = Asked(
+        at.k[target],
+        batch[target],
+        machine.node[target],
+        machine.shared_bus[target],
+        retuned(data.features[int(data.family[target[0]])]),
+    )
+    return laws_at(seen, asked, trust)
 
 
 def accelerator_time(data: Observations, rows: Index, log_time: Array) -> Array:

@@ -85,6 +85,25 @@ def test_beliefs_survive_the_file(setup) -> None:  # type: ignore[no-untyped-def
     assert second == pytest.approx(first, rel=1e-4)
 
 
+def test_laws_pull_less_where_the_batch_is_not_the_measured_one(setup) -> None:  # type: ignore[no-untyped-def]
+    """A file that does not say the batch takes it to stay; at the measured batch that makes no difference."""
+    beliefs = shipped_beliefs()
+    beliefs = replace(beliefs, meta={**beliefs.meta, "laws": {"resized": 2.0, "doubt": 0.0}})
+    here = at(setup, 1, 2)
+    updated, _ = calibrate(here, 1.4 * curve(here, beliefs, draws=0).time_s, beliefs)
+    known = updated.calibration
+    assert known is not None
+    assert known.batch == pytest.approx([128.0, 128.0])
+    unsaid = updated.calibrated(replace(known, batch=np.zeros(0)))
+    far = at(setup, 8, 64)
+    same, silent = (curve(far, b, draws=0).time_s for b in (updated, unsaid))
+    assert same == pytest.approx(silent)
+    small = replace(far, global_batch=far.global_batch / 16)
+    model_only = updated.calibrated(replace(known, batch=known.batch * 1e6))
+    less, more, none = (curve(small, b, draws=0).time_s for b in (updated, unsaid, model_only))
+    assert (np.abs(np.log(less / none)) < 0.2 * np.abs(np.log(more / none))).all()
+
+
 def test_new_hardware_inherits_its_generation_wider() -> None:
     beliefs = shipped_beliefs()
     job = load_job(

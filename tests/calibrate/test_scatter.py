@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.mixed import condition
-from perfmodel.calibrate.scatter import GROUPS, Bench, Task, tuned
+from perfmodel.calibrate.scatter import BESIDE, GROUPS, Bench, Task, tuned
 from perfmodel.predict.beliefs import EFFECTS
 from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.extrapolation import GROUNDS, LawTrust
 
 PLACE = EFFECTS.index("log2_k")
 
@@ -29,7 +30,7 @@ def family(rng: np.random.Generator, index: int, slope: float, noise: float = 0.
         open_variance=np.zeros(len(NAMES)),
         ratio_only=False,
         law_error=residual[1] - residual[2:],
-        grounds=np.stack([np.zeros(2), np.array([1.0, 1.4]), np.zeros(2), np.zeros(2)]),
+        grounds=np.stack([np.zeros(2), np.array([1.0, 1.4]), *np.zeros((len(GROUNDS) - 2, 2))]),
     )
 
 
@@ -44,15 +45,14 @@ def test_every_effect_is_in_one_group() -> None:
 
 
 def test_the_start_is_the_textbook() -> None:
-    found = tuned(np.zeros(len(GROUPS) + 6))
-    assert found.trust.crossing == pytest.approx(0.15)
-    assert found.trust.reach == found.trust.loss == found.trust.single == 0.0
+    found = tuned(np.zeros(len(GROUPS) + BESIDE))
+    assert found.trust == LawTrust()
 
 
 def test_one_pass_of_a_bank_is_the_posterior(tasks: list[Task]) -> None:
     """Where noise and prior see nothing odd, reweighting does nothing and the mean is that of `condition`."""
     quiet = [family(np.random.default_rng(1), 0, 1e-4, noise=0.0)]
-    point = np.zeros(len(GROUPS) + 6)
+    point = np.zeros(len(GROUPS) + BESIDE)
     found = tuned(point)
     one = condition(quiet[0].seen, quiet[0].seen_residual, found.scatter, np.full(2, found.noise**2))
     model = quiet[0].target.T @ one.mean - quiet[0].target_residual
@@ -63,7 +63,7 @@ def test_one_pass_of_a_bank_is_the_posterior(tasks: list[Task]) -> None:
 
 def test_tuning_opens_the_effect_that_varies_and_helps_families_it_has_not_seen(tasks: list[Task]) -> None:
     bench = Bench(tasks)
-    start = np.zeros(len(GROUPS) + 6)
+    start = np.zeros(len(GROUPS) + BESIDE)
     point = bench.tune(iterations=4)
     assert point[GROUPS.index(("log2_k",))] > 0.3
     nested = bench.nested({i: i % 2 for i in range(len(tasks))}, iterations=4)

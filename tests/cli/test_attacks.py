@@ -102,6 +102,8 @@ NAN = float("nan")
         ("calibration.k", [1], "not lists of the same length"),
         ("calibration.k", [0, 2], "calibration.k.0 is 0"),
         ("calibration.tau", [0.0, 1.0], "calibration.tau.0 is 0"),
+        ("calibration.batch", [8.0], "not lists of the same length"),
+        ("calibration.batch", [8.0, -1.0], "calibration.batch.1 is -1"),
         ("calibration.mean.matmul", None, "it lacks matmul"),
         ("calibration.mean.matmul", 1e4, "calibration.mean.matmul"),
         ("calibration.anchor", {"bogus": 1}, "no coefficient"),

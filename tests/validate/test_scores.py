@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predict.extrapolation import SIGNS, LawTrust, band_spread, join, laws_at, line
+from perfmodel.predict.extrapolation import (
+    SIGNS,
+    Asked,
+    Laws,
+    LawTrust,
+    Seen,
+    band_spread,
+    join,
+    laws_at,
+    line,
+)
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
 from perfmodel.validate.scores import errors, weighted_quantile
@@ -38,10 +48,25 @@ def test_laws_never_fall_below_half_of_the_best_measured() -> None:
     ] == pytest.approx(0.05)
 
 
+def laws(
+    k: list[float],
+    tau: list[float],
+    at: list[float],
+    trust: LawTrust,
+    *,
+    batch: float = 1.0,
+    bus: float = 0.0,
+    tuned: float = 0.0,
+) -> Laws:
+    """On nodes of eight; the batch of one accelerator is 1 where measured and `batch` where asked."""
+    asked = Asked(np.array(at), np.full(len(at), batch), 8.0, bus, tuned)
+    return laws_at(Seen(np.array(k), np.array(tau), np.ones(len(k))), asked, trust)
+
+
 def test_the_wider_the_model_the_more_the_law_pulls() -> None:
-    laws = laws_at(np.array([1.0, 8.0]), np.array([1.0, 1.1]), 8.0, np.array([64.0, 64.0]), LawTrust())
+    known = laws([1.0, 8.0], [1.0, 1.1], [64.0, 64.0], LawTrust(doubt=0.0))
     model, law = np.array([0.0, 0.0]), np.array([1.0, 1.0])
-    found = join(model, np.array([0.01, 1.0]), law, laws)
+    found = join(model, np.array([0.01, 1.0]), law, known)
     assert found.value[0] < 0.05 < 0.9 < found.value[1]
     assert band_spread(found.signs, (0.0, 1.0, 0.0, 0.0, 0.0))[0] < 0.02
     assert found.signs.shape == (len(SIGNS), 2)
@@ -49,19 +74,46 @@ def test_the_wider_the_model_the_more_the_law_pulls() -> None:
 
 def test_the_change_since_the_largest_measured_k_is_a_sign() -> None:
     k, tau, at = np.array([1.0, 8.0]), np.array([1.0, 1.1]), np.array([16.0, 64.0])
-    laws = laws_at(k, tau, 8.0, at, LawTrust())
+    known = laws_at(Seen(k, tau, np.ones(2)), Asked(at, np.ones(2), 8.0, 0.0, 0.0), LawTrust(doubt=0.0))
     work = 0.3  # any unit of the joined times
-    found = join(np.log([1.1, 1.5]) - work, np.full(2, 1e-6), laws.log_tau - work, laws)
+    found = join(np.log([1.1, 1.5]) - work, np.full(2, 1e-6), known.log_tau - work, known)
     assert found.signs[SIGNS.index("change")] == pytest.approx([0.0, np.log(1.5 / 1.1)], abs=1e-6)
+
+
+def test_a_model_far_from_the_laws_is_doubted() -> None:
+    """The further away it says, the smaller the share of the way that it takes the answer."""
+    known = laws([1.0, 8.0], [1.0, 1.1], [64.0, 64.0, 64.0], LawTrust(doubt=0.3))
+    gap = np.array([0.01, 0.5, 2.0])
+    kept = join(gap, np.full(3, 0.1), np.zeros(3), known).value / gap
+    assert (np.diff(kept) < -0.01).all()
+    sure = laws([1.0, 8.0], [1.0, 1.1], [64.0, 64.0, 64.0], LawTrust(doubt=0.0))
+    assert join(gap, np.full(3, 0.1), np.zeros(3), sure).value / gap == pytest.approx(kept[0], rel=1e-2)
 
 
 def test_laws_are_trusted_less_far_away_and_after_losses() -> None:
     trust = LawTrust(reach=0.5, loss=2.0)
-    k, node, at = np.array([1.0, 2.0]), 8.0, np.array([4.0, 8.0])
-    flat, lossy = (laws_at(k, np.array([1.0, tau]), node, at, trust).spread for tau in (1.0, 1.3))
+    flat, lossy = (laws([1.0, 2.0], [1.0, tau], [4.0, 8.0], trust).spread for tau in (1.0, 1.3))
     assert flat[0] == pytest.approx(trust.familiar)
     assert (np.diff(flat) > 0).all()
     assert (lossy > 1.5 * flat).all()
+
+
+def test_laws_are_trusted_less_where_the_batch_changed_or_they_disagree_and_by_what_the_job_is() -> None:
+    trust = LawTrust(resized=0.5, disagreement=2.0, bus=-0.4, tuned=0.3)
+    start = laws([1.0, 2.0], [1.0, 1.0], [4.0], trust).spread[0]
+    assert start == pytest.approx(trust.familiar)
+    for batch in (0.25, 4.0):
+        found = laws([1.0, 2.0], [1.0, 1.0], [4.0], trust, batch=batch).spread[0]
+        assert found == pytest.approx(start * 4.0**0.5)
+    assert laws([1.0, 2.0], [1.0, 1.0], [4.0], trust, bus=1.0).spread[0] == pytest.approx(
+        start * np.exp(-0.4)
+    )
+    assert laws([1.0, 2.0], [1.0, 1.0], [4.0], trust, tuned=1.0).spread[0] == pytest.approx(
+        start * np.exp(0.3)
+    )
+    apart = laws([1.0, 2.0], [1.0, 1.3], [4.0], trust)
+    assert apart.disagreement[0] == pytest.approx(np.log(1.6 / 1.3))
+    assert apart.spread[0] == pytest.approx(start * np.exp(2.0 * apart.disagreement[0]))
 
 
 def test_trust_is_read_from_the_priors_and_has_defaults() -> None:
