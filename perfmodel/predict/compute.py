@@ -84,7 +84,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     again = np.maximum(repeated, at.selective)
     unfused = np.minimum(c.unfused, 1.0)
     # A fused kernel skips what a causal mask hides; an unfused one computes all and masks.
-    arithmetic = ops.attention_flop * (1.0 + unfused * ops.is_causal) * (1.0 + ATTENTION_BACKWARD + again)
+    arithmetic = ops.attention_flop * (1.0 + unfused * ops.masked) * (1.0 + ATTENTION_BACKWARD + again)
     attention = samples * cut * arithmetic / (machine.peak16_flop_per_s * c.attention)
     score_bytes = c.unfused * (SCORE_FORWARD * (1.0 + again) + SCORE_BACKWARD)
     attention = attention + samples * ops.score_elements * cut * score_bytes * width / bandwidth

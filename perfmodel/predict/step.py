@@ -165,10 +165,13 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     second_half = np.clip((at.per_node - half) / half, 0.0, 1.0)
     parallel = np.where(at.dp * at.cp > 1.0, 1.0, 0.0)
     log_nodes, log_k = np.log2(nodes), np.log2(at.k)
+    # Replicas that do not meet do not wait for each other: side by side they lose nothing (Transformer-XL in the
+    # corpus, 1 to 16 cards without an exchange, within 1 %).
+    whole = at.k <= at.dp * machine.domain
+    across = np.where(whole, 1.0 / at.sync_every, 1.0)
     contention = work * (
-        parallel * (c.dp_on + c.half_node * second_half + c.local * np.log2(at.per_node))
-        + c.crossing * crossed
-        + c.doubling * log_nodes
+        parallel / at.sync_every * (c.dp_on + c.half_node * second_half + c.local * np.log2(at.per_node))
+        + across * (c.crossing * crossed + c.doubling * log_nodes)
     )
     if slower is not None:
         contention = contention + m * (taken + taken_last * slowest) + optimizer * (slower[1] - 1.0)

@@ -72,7 +72,13 @@ class Workload(Record):
         None, description="Whether the feed-forward block has a gate (three matrices)."
     )
     vocab: Count | None = Field(None, description="Vocabulary size.")
+    projected_vocab: Count | None = Field(
+        None, description="Logits computed per token, where an adaptive softmax skips most of the vocabulary."
+    )
     seq_len: Count | None = Field(None, description="Tokens of a sequence, by default.")
+    memory_len: CountOrZero | None = Field(
+        None, description="Tokens of the segment before that attention looks at too (Transformer-XL)."
+    )
     max_positions: Count | None = Field(None, description="Rows of a learned position table.")
     token_types: Count | None = Field(None, description="Rows of a token-type table.")
     decoder_seq_len: Count | None = Field(None, description="Tokens on the decoder's side.")
@@ -136,6 +142,13 @@ class Workload(Record):
         if self.heads and self.kv_heads and self.heads % self.kv_heads:
             raise problem(
                 "S010", f"kv_heads {self.kv_heads} does not divide heads {self.heads}", at="kv_heads"
+            )
+        if self.vocab and self.projected_vocab and self.projected_vocab > self.vocab:
+            raise problem(
+                "S010",
+                f"projected_vocab {self.projected_vocab} exceeds vocab {self.vocab}",
+                "leave it out where every token meets the whole vocabulary",
+                at="projected_vocab",
             )
         if self.experts and self.top_k and self.top_k > self.experts:
             raise problem("S010", f"top_k {self.top_k} exceeds the {self.experts} experts", at="top_k")

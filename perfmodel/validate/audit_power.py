@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.decide.audit.runner import audit
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
@@ -81,7 +81,7 @@ def honest_claims(corpus: Corpus, catalog: Catalog) -> dict[str, Claim]:
         points.setdefault(point.text["family"], []).append(point)
     found = {}
     for family in corpus.families:
-        own = Corpus(corpus.folder, corpus.families, tuple(points.get(family, ())), corpus.workloads, ())
+        own = replace(corpus, points=tuple(points.get(family, ())), collectives=())
         claim = claim_of(own, family, catalog)
         if claim is not None:
             found[family] = claim

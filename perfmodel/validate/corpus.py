@@ -14,7 +14,7 @@ import numpy as np
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import Problem, SpecError
 from perfmodel.predict.features import features
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, layouts, pick
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Sharding, layouts, pick
 from perfmodel.predict.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     DEFAULT_NETWORK_LATENCY_S,
@@ -25,6 +25,7 @@ from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
+from perfmodel.validate import corrections
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
     TRANSFORMER_KINDS,
@@ -89,6 +90,12 @@ class Row:
         return Problem(file=self.file, line=self.line, column=1, code=code, message=message, help=hint)
 
 
+SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
+ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
+NEVER = 1e9  # steps
+UNSTATED = ("projected_vocab", "memory_len")  # of a workload, in the columns of workloads.csv
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Families, points and workloads as read, with nothing resolved yet."""
@@ -98,6 +105,7 @@ class Corpus:
     points: tuple[Row, ...]
     workloads: dict[str, Workload]
     collectives: tuple[Row, ...]
+    corrected: Mapping[str, str]  # families whose label the source's scripts contradict -> where they do
 
 
 @dataclass(frozen=True)
@@ -130,26 +138,30 @@ def read_corpus(folder: Path) -> Corpus:
             )
             continue
         tables[name] = list(_rows(path, columns, problems))
-    collectives = folder / "collectives.csv"
-    sweeps = (
-        list(_rows(collectives, ("sweep", "op", "ranks", "nodes", "bytes", "time_s"), problems))
-        if collectives.is_file()
-        else []
-    )
+    for name, needed in (("collectives.csv", SWEEP_COLUMNS), ("sources.csv", ("source", "address"))):
+        path = folder / name
+        tables[name] = list(_rows(path, needed, problems)) if path.is_file() else []
     workloads: dict[str, Workload] = {}
     for row in tables.get("workloads.csv", []):
         built = _workload(row, problems)
         if built is not None:
             workloads[row.text["workload"]] = built
-    families: dict[str, Row] = {}
+    labelled: dict[str, Row] = {}
     for row in tables.get("families.csv", []):
-        _check_family(row, families, problems)
-        families[row.text["family"]] = row
+        if row.text["family"] in labelled:
+            problems.append(row.problem("D006", f'family "{row.text["family"]}" stands twice'))
+        labelled[row.text["family"]] = row
+    addresses = {row.text["source"]: row.text["address"] for row in tables["sources.csv"]}
+    families, reasons = corrections.corrected(labelled, addresses)
+    for row in families.values():
+        _check_family(row, problems)
     for row in tables.get("points.csv", []):
         _check_point(row, families, problems)
     if problems:
         raise SpecError(problems)
-    return Corpus(folder, families, tuple(tables["points.csv"]), workloads, tuple(sweeps))
+    return Corpus(
+        folder, families, tuple(tables["points.csv"]), workloads, tuple(tables["collectives.csv"]), reasons
+    )
 
 
 def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
@@ -261,16 +273,16 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
         return None
 
 
-def _check_family(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
+def _check_family(row: Row, problems: list[Problem]) -> None:
     def refuse(message: str, hint: str | None = None) -> None:
         problems.append(row.problem("D006", message, hint))
 
-    if row.text["family"] in families:
-        refuse(f'family "{row.text["family"]}" stands twice')
     if row.text["precision"] not in PRECISIONS:
         refuse(f'precision "{row.text["precision"]}" is not known', f"one of {', '.join(PRECISIONS)}")
-    if row.text["sharding"] not in SHARDING_CODES and row.text["sharding"]:
-        refuse(f'sharding "{row.text["sharding"]}" is not known', f"one of {', '.join(SHARDING_CODES)}")
+    if row.text["sharding"] not in (*SHARDING_CODES, ALONE, ""):
+        refuse(
+            f'sharding "{row.text["sharding"]}" is not known', f"one of {', '.join((*SHARDING_CODES, ALONE))}"
+        )
     if row.number["accelerators_per_node"] is None:
         refuse("accelerators_per_node is blank")
 
@@ -297,14 +309,12 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     names: list[str] = []
     unresolved: list[tuple[str, str]] = []
     for name, row in corpus.families.items():
-        workload = corpus.workloads.get(row.text["workload"])
-        if workload is None and row.text["workload"] in catalog.names("workloads"):
-            workload = catalog.get("workloads", row.text["workload"])
+        workload = _known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog)
         if reason or workload is None:
             unresolved.append((name, reason or "no workload"))
             continue
-        corpus.workloads.setdefault(row.text["workload"], workload)
+        corpus.workloads[row.text["workload"]] = workload
         device = catalog.get("accelerators", row.text["accelerator"])
         names.append(name)
         machines.append(_machine(row, device, catalog, usual))
@@ -326,6 +336,18 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
     observations = _observe(corpus, points, family, names, machines, feature_rows)
     return Resolved(observations, tuple(corpus.families[name] for name in names), points, tuple(unresolved))
+
+
+def _known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:
+    """As workloads.csv states it, with what that form has no column for taken from the zoo's model of the name."""
+    stated = corpus.workloads.get(name)
+    if name not in catalog.names("workloads"):
+        return stated
+    known: Workload = catalog.get("workloads", name)
+    if stated is None:
+        return known
+    unsaid = {field: getattr(known, field) for field in UNSTATED if getattr(stated, field) is None}
+    return stated.model_copy(update=unsaid)
 
 
 def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | None:
@@ -426,7 +448,8 @@ def _observe(
         columns["group"][i] = row.get("shard_group", filled["k"] / (filled["tp"] * filled["pp"]))
         seconds = point.get("step_s", 1.0)
         target[i] = np.log(seconds * filled["batch"] / filled["k"] if normalised[i] else seconds)
-    sharding = np.array([float(SHARDING_CODES[_sharding(row)]) for row in rows])
+    sharding = np.array([float(SHARDING_CODES.get(_sharding(row), Sharding.DDP)) for row in rows])
+    alone = np.array([row.text["sharding"] == ALONE for row in rows])
     core = np.array([float(row.text["framework_class"] in ("megatron_core", "xla")) for row in rows])
     at = layouts(
         columns["k"],
@@ -443,7 +466,7 @@ def _observe(
         recompute=columns["recompute"],
         sequence_parallel=np.maximum(core, np.isclose(columns["recompute"], RECOMPUTE_SHARE["selective"])),
         per_node=columns["per_node"],
-        declared={"sync_every": np.where([_apart(row) for row in rows], np.inf, 1.0)},
+        declared={"sync_every": np.where(alone, NEVER, 1.0)},
     )
     return Observations(
         ops=take(stack(structs), which),
@@ -463,16 +486,6 @@ def _real_tokens(point: Row) -> float | None:
     said, note = point.number["seq_len"], point.text.get("note", "")
     skipped = "padding is skipped" in note or "padding removed" in note
     return said * REAL_SHARE if said and skipped else said
-
-
-def _apart(row: Row) -> bool:
-    """Whether the processes of a family train apart: nothing is exchanged between them.
-
-    NVIDIA's DeepLearningExamples wrap their Transformer-XL in data parallelism only with ``--multi_gpu ddp``.
-    """
-    return "DeepLearningExamples" in row.text.get("framework", "") and row.text["workload"].startswith(
-        "transformer-xl"
-    )
 
 
 def _sharding(row: Row) -> str:

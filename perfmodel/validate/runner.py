@@ -60,6 +60,9 @@ def validate(
         result["modes"][mode] = mode_figures(resolved, scored, fold_of)
         result["families"] += family_rows(resolved, scored)
     result["collectives"] = collective_figures(corpus, is_shipped)
+    result["corrected"] = [
+        {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
+    ]
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
     result["scheme"] = (
         f"every family predicted without its {scheme}" if is_shipped else "shipped priors as they are"

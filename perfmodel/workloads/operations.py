@@ -100,7 +100,7 @@ class Operations:
     input_bytes: Array
     serial_s: Array
     is_transformer: Array
-    is_causal: Array
+    masked: Array  # attention that a mask hides, against what it leaves
 
     def forward_flop(self) -> Array:
         """FLOP of one forward pass of one sample."""
@@ -192,9 +192,18 @@ def _struct(slots: _Slots, **numbers: float) -> Operations:
 
 
 def _attention_slots(
-    slots: _Slots, w: Workload, layers: float, heads: float, head_dim: float, rows: float = 1.0
+    slots: _Slots,
+    w: Workload,
+    layers: float,
+    heads: float,
+    head_dim: float,
+    rows: float = 1.0,
+    remembered: float = 0.0,
 ) -> tuple[float, float, float]:
-    """Projections of attention; returns (score width, value width, key plus value width per token)."""
+    """Projections of attention; returns (score width, value width, key plus value width per token).
+
+    `remembered` tokens of the segment before, per token, are projected again.
+    """
     hidden = _number(w.hidden)
     kv_heads = _number(w.kv_heads, heads)
     if w.kv_lora_rank:
@@ -215,7 +224,13 @@ def _attention_slots(
         slots.add(_number(w.q_lora_rank), heads * head_dim, layers, split=Split.COLUMN)
         slots.add(hidden, 2 * kv_heads * head_dim, layers, split=Split.COLUMN)
     else:
-        slots.add(hidden, (heads + 2 * kv_heads) * head_dim, layers, split=Split.COLUMN, rows=rows)
+        slots.add(
+            hidden,
+            (heads + 2 * kv_heads) * head_dim,
+            layers,
+            split=Split.COLUMN,
+            rows=rows * (1.0 + remembered),
+        )
     slots.add(heads * head_dim, hidden, layers, split=Split.ROW, rows=rows)
     return heads * head_dim, heads * head_dim, 2 * kv_heads * head_dim
 
@@ -266,7 +281,10 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     decoder_layers = _number(w.decoder_layers, layers / 2) if w.kind in TWO_TOWERS else 0.0
     decoder_rows = _number(w.decoder_seq_len, tokens) / tokens if decoder_layers else 1.0
     first_layers = attention_layers - decoder_layers
-    score_width, value_width, kv_width = _attention_slots(slots, w, first_layers, heads, head_dim)
+    remembered = _number(w.memory_len) / tokens
+    score_width, value_width, kv_width = _attention_slots(
+        slots, w, first_layers, heads, head_dim, remembered=remembered
+    )
     _attention_slots(slots, w, decoder_layers, heads, head_dim, decoder_rows)
     _cross_slots(slots, w, decoder_layers, heads, head_dim, decoder_rows)
     _mlp_slots(slots, hidden, dense_width, mlp_layers - decoder_layers, gates)
@@ -292,8 +310,9 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
     classes_last = vocab > 0 and w.kind != "vision-transformer"
     logit_rows = MASKED_SHARE if w.kind == "encoder-transformer" else decoder_rows
+    logits = _number(w.projected_vocab, vocab)
     if classes_last:
-        slots.add(hidden, vocab, 1.0, split=Split.COLUMN, last=True, rows=logit_rows)
+        slots.add(hidden, logits, 1.0, split=Split.COLUMN, last=True, rows=logit_rows)
 
     table = slots.columns()
     weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
@@ -307,8 +326,12 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     causal_share = 0.5 if causal else 1.0
     first_share = 1.0 if decoder_layers else causal_share  # an encoder looks both ways
     squares = first_share * first_layers + (causal_share * decoder_rows**2 + decoder_rows) * decoder_layers
-    attention_flop = 2 * tokens**2 * (score_width + value_width) * squares
     score_layers = first_layers + (decoder_rows**2 + decoder_rows) * decoder_layers
+    # Memory adds columns that no mask hides, and relative positions (Dai et al. 2019, arXiv:1901.02860) a second score.
+    squares += remembered * first_layers
+    score_layers += remembered * first_layers
+    scores = 2.0 if remembered else 1.0
+    attention_flop = 2 * tokens**2 * (scores * score_width + value_width) * squares
     width = (
         dense_width * mlp_layers * gates
         + score_width * attention_layers
@@ -325,7 +348,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         layers=layers,
         heads=heads,
         attention_flop=attention_flop,
-        score_elements=heads * tokens**2 * score_layers,
+        score_elements=scores * heads * tokens**2 * score_layers,
         kv_width=kv_width,
         attention_layers=attention_layers,
         hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * blocks,
@@ -333,7 +356,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         * tokens
         * row_share
         * (width + shared_width + expert_width * top_k * moe_layers * gates),
-        logit_elements=tokens * logit_rows * vocab if classes_last else 0.0,
+        logit_elements=tokens * logit_rows * logits if classes_last else 0.0,
         other_flop=mamba_flop,
         other_traffic=0.0,
         kernels=14.0 * layers,
@@ -349,7 +372,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
         serial_s=_number(w.serial_time),
         is_transformer=1.0,
-        is_causal=float(causal),
+        masked=float(causal) / (1.0 + 2.0 * remembered),
     )
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import SpecError
+from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus, resolve
+from perfmodel.validate.corrections import known
 from perfmodel.validate.runner import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
@@ -171,6 +173,55 @@ def test_a_torus_of_hosts_is_one_domain_and_a_slice_that_is_a_node_stays_one(tmp
     assert set(domain.tolist()) == {64.0}
 
 
+SOURCES = "source,title,address\ns,somebody,{}\n"
+
+
+def benchmark(folder: Path, address: str) -> Path:
+    """One Transformer-XL family of a source with this address."""
+    write(folder, families=FAMILIES.replace("resnet50", "transformer-xl-base"))
+    (folder / "sources.csv").write_text(SOURCES.format(address))
+    return folder
+
+
+def test_a_label_that_its_source_contradicts_is_read_as_found(tmp_path: Path) -> None:
+    """Replicas that exchange nothing cost at K what they cost alone; another's data folder stays as labelled."""
+    folder = benchmark(tmp_path / "d", "github.com/lambdal/deeplearning-benchmark")
+    corpus = read_corpus(folder)
+    plain = read_corpus(benchmark(tmp_path / "other", "github.com/somebody/else"))
+    assert list(corpus.corrected) == ["one"]
+    assert "--multi_gpu" in corpus.corrected["one"]
+    assert not plain.corrected
+    assert [c.families["one"].text["sharding"] for c in (corpus, plain)] == ["none", "ddp"]
+    found, labelled = (resolve(c, Catalog.default()).observations for c in (corpus, plain))
+    logs = shipped_beliefs().belief(found.features[0]).median[:, None] * np.ones(4)
+    alone, together = (np.exp(data.model(logs, np.arange(4))) for data in (found, labelled))
+    assert alone[0] == pytest.approx(together[0])
+    assert alone[-1] == pytest.approx(alone[0], rel=0.01)
+    assert together[-1] > 1.02 * together[0]
+    assert np.array_equal(found.target, labelled.target)
+    assert validate(folder).envelope()["result"]["corrected"] == [
+        {"family": "one", "reason": corpus.corrected["one"]}
+    ]
+
+
+def test_every_correction_fits_the_shipped_corpus() -> None:
+    reasons = set(read_corpus(shipped_corpus()).corrected.values())
+    assert reasons == {one.reason for one in known()}
+
+
+def test_what_the_form_has_no_column_for_comes_from_the_zoo(tmp_path: Path) -> None:
+    stated = "workload,kind,sample,params,layers,hidden,heads,ffn,vocab,seq_len,causal\n"
+    row = "transformer-xl-base,decoder-transformer,sequence,192000000,16,512,8,2048,267735,192,1\n"
+    folder = write(
+        tmp_path / "d",
+        families=FAMILIES.replace("resnet50", "transformer-xl-base"),
+        workloads=stated + row,
+    )
+    corpus = read_corpus(folder)
+    resolve(corpus, Catalog.default())
+    assert corpus.workloads["transformer-xl-base"].memory_len == 192
+
+
 def test_a_batch_that_a_note_names_is_used_where_none_is_given_in_samples(tmp_path: Path) -> None:
     families = FAMILIES.replace("resnet50", "tacotron2")
     workloads = WORKLOADS.replace("resnet50,convnet,image", "tacotron2,tts,mel frame")
@@ -200,14 +251,3 @@ def test_a_few_hundred_tokens_are_sentences(tmp_path: Path) -> None:
     found = layouts_of(tmp_path / "d", families, points, workloads).at
     assert found.micro_batch.tolist() == [384 * 60, 5120]
     assert found.accumulation.tolist() == [1, 1]
-
-
-def test_processes_that_train_apart_exchange_nothing(tmp_path: Path) -> None:
-    families = FAMILIES.replace("resnet50", "transformer-xl-base").replace(",x,", ",{},")
-    workloads = WORKLOADS.replace("resnet50", "transformer-xl-base")
-    apart, joined = (
-        layouts_of(tmp_path / name, families.format(framework), POINTS, workloads).at.sync_every
-        for name, framework in (("a", "PyTorch (NGC DeepLearningExamples)"), ("b", "NGC PyTorch"))
-    )
-    assert np.isinf(apart).all()
-    assert (joined == 1.0).all()

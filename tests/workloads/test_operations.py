@@ -43,14 +43,38 @@ def test_linear_work_is_twice_the_active_weights() -> None:
         counted = workload.kind in TRANSFORMER_KINDS and workload.sample != "token"
         if stated is None or not counted or workload.decoder_seq_len:
             continue
-        ops, parts = operations(workload), count(stated)
+        ops, parts = operations(workload.model_copy(update={"memory_len": None})), count(stated)
         linear = float(ops.forward_flop() - ops.attention_flop - ops.other_flop)
         projected = MASKED_SHARE if workload.kind == "encoder-transformer" else 1.0
-        head = projected * stated.hidden * stated.vocab
+        head = projected * stated.hidden * (workload.projected_vocab or stated.vocab)
         weights = parts.active - parts.embedding - parts.norm - parts.head + head
         assert linear == pytest.approx(2 * float(ops.tokens) * weights, rel=0.04), name
         checked += 1
     assert checked > 200
+
+
+def test_memory_is_attended_to_and_projected_again() -> None:
+    """Transformer-XL: queries of s tokens look at m more, keys and values of which are projected in every segment."""
+    workload = CATALOG.get("workloads", "transformer-xl-base")
+    plain = operations(workload.model_copy(update={"memory_len": None}))
+    back = operations(workload)
+    assert workload.memory_len == workload.seq_len == 192
+    # Half of s^2 and all of s m, with a second score for relative positions: (0.5 + 1) 3 against 0.5 2.
+    assert float(back.attention_flop) == pytest.approx(4.5 * float(plain.attention_flop))
+    assert float(plain.masked) == 1.0
+    assert float(back.masked) == pytest.approx(1 / 3)
+    qkv = 2 * 192 * 512 * 3 * 512 * 16
+    linear = [float(ops.forward_flop() - ops.attention_flop) for ops in (back, plain)]
+    assert linear[0] - linear[1] == pytest.approx(qkv)
+
+
+def test_an_adaptive_softmax_projects_on_less() -> None:
+    whole = operations(CATALOG.get("workloads", "transformer-xl-base"))
+    less = operations(CATALOG.get("workloads", "transformer-xl-base-adaptive"))
+    assert float(less.params) == float(whole.params)
+    assert float(whole.logit_elements) == 192 * 267735
+    saved = float(whole.forward_flop() - less.forward_flop())
+    assert saved == pytest.approx(2 * 512 * float(whole.logit_elements - less.logit_elements))
 
 
 def test_a_causal_mask_halves_attention() -> None:

@@ -18,7 +18,9 @@ BEYOND_DIMENSIONS = {
     "longformer": "second query, key and value projections for global attention",
     "transformer-xl": "adaptive embeddings narrow with word frequency",
     "transformer-xl-base": "projections of relative positions",
+    "transformer-xl-base-adaptive": "projections of relative positions",
     "transformer-xl-large": "adaptive embeddings narrow with word frequency",
+    "transformer-xl-large-adaptive": "adaptive embeddings narrow with word frequency",
 }
 POPULAR = frozenset(
     [
