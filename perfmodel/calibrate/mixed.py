@@ -7,8 +7,8 @@ Log step times of family i follow
 with f the log of the step model, d_i ~ N(0, T) the scatter of coefficients between families, H u_i the
 discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. The population is a sum of shifts,
 one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
-Gauss-Newton: the model is linearised at each family's population (the first-order method, Beal & Sheiner 1982),
-families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor
+Gauss-Newton with step halving: the model is linearised at each family's population (the first-order method, Beal &
+Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor
 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma prior.
 
 The same equations condition one family on its own measurements: that is calibration.
@@ -30,6 +30,7 @@ Model = Callable[[Array], Array]  # log coefficients (n_coefficients, n_points) 
 DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
 DIFFERENCE = 1e-3  # step of the forward difference, in log units
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
+MOST_HALVINGS = 6  # of a step that does not lower the loss
 LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
 PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
 MOST_ROWS = 12.0  # of one family count as independent: the rest repeat what these say
@@ -105,6 +106,7 @@ class Conditional:
     noise: Array  # residual of each row after the random effects
     freedom: Array  # degrees of freedom that each row leaves for the noise
     distance: float  # squared Mahalanobis length of the residual
+    whitener: Array  # inverse of the marginal covariance's Cholesky factor
 
 
 def condition(effects: Array, residual: Array, variances: Array, noise_variance: Array) -> Conditional:
@@ -124,8 +126,48 @@ def condition(effects: Array, residual: Array, variances: Array, noise_variance:
     inverse = np.linalg.inv(chol)
     freedom = noise_variance * np.square(inverse).sum(axis=0)
     return Conditional(
-        mean, covariance, information, score, residual - effects.T @ mean, freedom, float(target @ target)
+        mean,
+        covariance,
+        information,
+        score,
+        residual - effects.T @ mean,
+        freedom,
+        float(target @ target),
+        inverse,
     )
+
+
+@dataclass(frozen=True)
+class Local:
+    """The negative log posterior of the shifts around one iterate, with the covariances that it has there."""
+
+    residual: Model  # of all rows, at given shifts
+    conditionals: Sequence[tuple[Conditional, Array]]
+    starts: NDArray[np.intp]  # first row of each family
+    prior: Array
+    prior_sd: Array
+
+    def loss(self, values: Array) -> float:
+        """Up to a constant; families are multivariate Student-t."""
+        left = self.residual(values)
+        total = 0.5 * float(np.square((values - self.prior) / self.prior_sd).sum())
+        for index, (found, _) in enumerate(self.conditionals):
+            part = left[self.starts[index] : self.starts[index + 1]]
+            distance = float(np.square(found.whitener @ part).sum())
+            total += 0.5 * (DEGREES_OF_FREEDOM + part.size) * np.log1p(distance / DEGREES_OF_FREEDOM)
+        return total
+
+    def share(self, values: Array, change: Array) -> float:
+        """How much of `change` to take: the first of 1, 1/2, 1/4 ... that lowers the loss, 0 where none does.
+
+        A whole Gauss-Newton step overshoots where the model bends, and without this the fit never settles.
+        """
+        now, share = self.loss(values), 1.0
+        for _ in range(MOST_HALVINGS):
+            if self.loss(values + share * change) < now:
+                return share
+            share *= 0.5
+        return 0.0
 
 
 def student_weights(residual: Array, scale: float) -> Array:
@@ -213,6 +255,10 @@ def fit(
         else:
             step = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
         change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
+        here = Local(
+            lambda at: y - model(shifts.logs(at)[:, owner], rows), conditionals, starts, prior, prior_sd
+        )
+        change = change * here.share(values, change)
         values = values + change
         moved = np.zeros((n_c, len(families)))
         for index, member in enumerate(shifts.members):

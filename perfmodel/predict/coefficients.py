@@ -281,6 +281,8 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
         for stack, row in _WHOLE_STEPS.items()
         for name, value in row.items()
     },
+    # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, sec. 1).
+    ("attention", "framework", "fsdp_eager"): 0.25,
     ("tp_exposed", "framework", "megatron_core"): 0.48,
     ("interleave", "framework", "megatron_core"): 0.8,
     **{("unfused", "framework", name): 0.8 for name in _UNFUSED},
