@@ -13,7 +13,7 @@ from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
 from perfmodel.specs.layout import Layout
-from perfmodel.validate.corpus import Corpus, Row
+from perfmodel.validate.corpus import Corpus, Row, known_workload
 
 _SHARDINGS = frozenset({"ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"})
 NVL72_DOMAIN = 72
@@ -106,7 +106,7 @@ def layout_of(row: Row, point: Row, transformer: bool) -> Layout | None:
 def claim_of(corpus: Corpus, family: str, catalog: Catalog) -> Claim | None:
     """A measured family as its authors would claim it; None where it has no workload, device or usable point."""
     row = corpus.families[family]
-    workload = corpus.workloads.get(row.text["workload"])
+    workload = known_workload(row.text["workload"], corpus, catalog)
     points = [
         point for point in corpus.points if point.text["family"] == family and point.text["grade"] in "AB"
     ]

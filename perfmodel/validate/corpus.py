@@ -309,7 +309,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     names: list[str] = []
     unresolved: list[tuple[str, str]] = []
     for name, row in corpus.families.items():
-        workload = _known_workload(row.text["workload"], corpus, catalog)
+        workload = known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog)
         if reason or workload is None:
             unresolved.append((name, reason or "no workload"))
@@ -338,7 +338,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     return Resolved(observations, tuple(corpus.families[name] for name in names), points, tuple(unresolved))
 
 
-def _known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:
+def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:
     """As workloads.csv states it, with what that form has no column for taken from the zoo's model of the name."""
     stated = corpus.workloads.get(name)
     if name not in catalog.names("workloads"):

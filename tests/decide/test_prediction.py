@@ -115,11 +115,13 @@ def test_nothing_fits_is_an_answer_too():
         assert len(result[key]) == 2, key
 
 
-def test_the_knee_by_threshold_is_the_last_k_above_it():
+def test_the_knee_by_threshold_comes_no_later_than_the_middle_falls_below_it():
+    """Odds under one half declare it where the middle is still above, on this curve at most one doubling before."""
     found = predict(job(k="1..1024"), draws=50, threshold=0.8).result
     k, efficiency = np.asarray(found["k"]), array(found, "efficiency")
     knee = found["knee"]["threshold"]
-    assert knee["k"] == k[efficiency >= 0.8].max()
+    last = k[efficiency >= 0.8].max()
+    assert last / 2 <= knee["k"] <= last
     assert "% of the step at K=" in knee["cause"]
     assert knee["remedy"]
     assert knee["k_after_remedy"] >= knee["k"]

@@ -220,7 +220,7 @@ def test_more_work_is_never_faster(point: Any, c: Coefficients, factor: float) -
 def test_every_coefficient_names_levels_that_a_job_has() -> None:
     known = {
         "generation", "precision", "accelerator", "framework", "kind", "workload", "scale_up", "scale_out",
-        "tuning",
+        "tuning", "peer",
     }  # fmt: skip
     for name in NAMES:
         assert {part for level in LEVELS[name] for part in level.split("*")} <= known
