@@ -92,15 +92,15 @@ def calibrate(
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
         rows = _rows(setup, time_s, found)
-    inside = bool(time_s.size and (setup.k <= setup.machine.node).all())
-    mode = "one_node" if inside or not time_s.size else "two_point"
+    inside = bool((setup.k <= setup.machine.node).all())
+    mode = ("one_node" if inside else "two_point") if time_s.size else "datasheet"
     sources = [f"{item.name} from {item.source}" for item in direct]
     if any(row["spread"] is not None for row in seen) and traced is not None:
         sources.append(f"parts of the step at K={traced.k} from {traced.source}")
     calibration = Calibration(
         mean=mean,
         covariance=covariance,
-        mode=mode if time_s.size else "datasheet",
+        mode=mode,
         points=int(time_s.size),
         k=setup.k if time_s.size else np.zeros(0),
         tau=time_s * setup.k / (setup.global_batch * float(setup.operations.tokens))

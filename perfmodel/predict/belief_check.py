@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 
+from perfmodel.predict.bands import LEVELS as BAND_LEVELS
+from perfmodel.predict.bands import SLOPES
 from perfmodel.predict.beliefs import EFFECTS
 from perfmodel.predict.coefficients import LEVELS, NAMES
 from perfmodel.predict.extrapolation import SIGNS, LawTrust
 
 SCHEMA: Final = "perfmodel/beliefs/1"
-MODES: Final = ("datasheet", "one_node", "two_point", "ratio")
-LARGEST_LOG: Final = (
-    50.0  # logarithms of coefficients: exp(50) is beyond every rate, exp(-50) below every time
-)
+TIMED: Final = ("one_node", "two_point")  # modes of a calibration that holds step times
+UNTIMED: Final = "datasheet"
+FACTOR_MODES: Final = (UNTIMED, *TIMED, "ratio")
+#: Of logarithms of coefficients: exp(50) is beyond every rate, exp(-50) below every time.
+LARGEST_LOG: Final = 50.0
 WIDEST: Final = 20.0  # log-spreads
-_BAND_WEIGHTS: Final = {
-    "datasheet": (3,)
-}  # other modes: a weight for each of SIGNS, or for the first five or seven
+LARGEST_SHIFT: Final = 5.0  # of the logarithm of a band's width: a hundred times as wide
+#: How many weights a mode may have; the others one for each of SIGNS, or for the first five or seven.
+_BAND_WEIGHTS: Final = {UNTIMED: (3,)}
 _AT_MOST: Final = 8  # faults shown of one file
 
 
@@ -105,12 +108,14 @@ def _widths(data: Mapping[str, Any]) -> Iterator[str]:
 def _tables(data: Mapping[str, Any]) -> Iterator[str]:
     """The factors, weights, scales and odds of each mode."""
     conformal, bands, scales, meta = (data.get(key, {}) for key in ("conformal", "bands", "scales", "meta"))
-    for key, table in (("conformal", conformal), ("bands", bands), ("scales", scales), ("meta", meta)):
-        if not isinstance(table, Mapping):
-            yield f"{key} is not a mapping"
+    if not isinstance(meta, Mapping):
+        yield "meta is not a mapping"
+    yield from _known("conformal", conformal, FACTOR_MODES)
+    yield from _known("bands", bands, BAND_LEVELS)
+    yield from _known("scales", scales, BAND_LEVELS)
     yield from _numbers("groups", data.get("groups", {}), 0.0, 1e9)
     for mode, shape in scales.items() if isinstance(scales, Mapping) else ():
-        yield from _shape(f"scales.{mode}", shape)
+        yield from _shape(mode, shape)
     for mode, factors in conformal.items() if isinstance(conformal, Mapping) else ():
         yield from _numbers(f"conformal.{mode}", factors, 0.0, 1000.0)
     for mode, weights in bands.items() if isinstance(bands, Mapping) else ():
@@ -121,26 +126,36 @@ def _tables(data: Mapping[str, Any]) -> Iterator[str]:
             yield from _numbers(f"bands.{mode}", dict(enumerate(weights)), 0.0, 1000.0)
     if isinstance(meta, Mapping):
         yield from _numbers("meta.knee", meta.get("knee", {}), 0.0, 1.0)
-        yield from _numbers("meta.laws", meta.get("laws", {}), -100.0, 100.0)
-        known = [field.name for field in fields(LawTrust)]
         laws = meta.get("laws", {})
-        unknown = [name for name in laws if name not in known] if isinstance(laws, Mapping) else []
-        if unknown:
-            yield f"meta.laws: {', '.join(unknown)} is not one of {', '.join(known)}"
+        yield from _numbers("meta.laws", laws, -100.0, 100.0)
+        if isinstance(laws, Mapping):
+            yield from _known("meta.laws", laws, [field.name for field in fields(LawTrust)])
 
 
-def _shape(place: str, shape: object) -> Iterator[str]:
-    """Slopes and shifts of the log width of bands."""
-    if not isinstance(shape, Mapping):
+def _shape(mode: str, shape: object) -> Iterator[str]:
+    """Slopes and shifts of the logarithm of a band's width."""
+    place = f"scales.{mode}"
+    yield from _known(place, shape, ("slopes", "levels"))
+    if not isinstance(shape, Mapping) or mode not in BAND_LEVELS:
+        return
+    slopes, levels = shape.get("slopes", {}), shape.get("levels", {})
+    yield from _known(f"{place}.slopes", slopes, SLOPES[mode])
+    yield from _known(f"{place}.levels", levels, BAND_LEVELS[mode])
+    if isinstance(slopes, Mapping):
+        yield from _numbers(f"{place}.slopes", slopes, -LARGEST_SHIFT, LARGEST_SHIFT)
+    for level, shifts in levels.items() if isinstance(levels, Mapping) else ():
+        yield from _numbers(f"{place}.levels.{level}", shifts, -LARGEST_SHIFT, LARGEST_SHIFT)
+
+
+def _known(place: str, table: object, names: Collection[str]) -> Iterator[str]:
+    """A name that nothing reads would be ignored in silence."""
+    if not isinstance(table, Mapping):
         yield f"{place} is not a mapping"
         return
-    yield from _numbers(f"{place}.slopes", shape.get("slopes", {}), -WIDEST, WIDEST)
-    levels = shape.get("levels", {})
-    if not isinstance(levels, Mapping):
-        yield f"{place}.levels is not a mapping"
-        return
-    for level, shifts in levels.items():
-        yield from _numbers(f"{place}.levels.{level}", shifts, -WIDEST, WIDEST)
+    unknown = [str(name) for name in table if name not in names]
+    if unknown:
+        expected = f"is not one of {', '.join(names)}" if names else "has no meaning there"
+        yield f"{place}: {', '.join(unknown)} {expected}"
 
 
 def _numbers(place: str, table: object, low: float, high: float) -> Iterator[str]:
@@ -157,8 +172,9 @@ def _calibration(data: object) -> Iterator[str]:
     if not isinstance(data, Mapping):
         yield "calibration is not a mapping"
         return
-    if data.get("mode") not in MODES:
-        yield f"calibration.mode is not one of {', '.join(MODES)}"
+    modes, held = (TIMED, "with") if data.get("k") else ((UNTIMED,), "without")
+    if data.get("mode") not in modes:
+        yield f"calibration.mode is {data.get('mode')}, expected {' or '.join(modes)} {held} step times"
     yield from _number("calibration.points", data.get("points"), 0, 1e9)
     mean = data.get("mean")
     wrong = _names(mean, EFFECTS) if isinstance(mean, Mapping) else "it is not a mapping"
@@ -180,7 +196,7 @@ def _calibration(data: object) -> Iterator[str]:
 def _measured(data: Mapping[str, Any]) -> Iterator[str]:
     """Accelerators, accelerator-times and, in files that have them, batches of the measured points."""
     limits = {"k": (1.0, 1e9), "tau": (1e-15, 1e15), "batch": (1e-9, 1e12)}
-    columns = {name: data.get(name) for name in limits if name != "batch" or data.get(name)}
+    columns = {name: data.get(name) for name in limits if name != "batch" or data.get(name, []) != []}
     listed = [part for part in columns.values() if isinstance(part, (list, tuple))]
     if len(listed) < len(columns) or len({len(part) for part in listed}) > 1:
         names = [f"calibration.{name}" for name in columns]
