@@ -366,7 +366,13 @@ def validation() -> dict[str, Any]:
     return envelope(
         "validation",
         {"data": {"name": "shipped corpus", "sha256": "78" * 32}},
-        {"modes": modes, "collectives": {"points": 2000, **score(2)}, "families": families},
+        {
+            "modes": modes,
+            "collectives": {"points": 2000, **score(2)},
+            "families": families,
+            "corrected": [{"family": f"family-{f}", "reason": "the script says so"} for f in range(2)],
+            "unresolved": [{"family": "other", "reason": "no workload"}],
+        },
     )
 
 

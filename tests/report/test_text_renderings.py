@@ -52,6 +52,12 @@ def test_the_answer_comes_first(kind, make):
         assert lines[1].startswith(answer[:40].rstrip())
 
 
+def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
+    said = " ".join(printed(make["validation"]()).split())
+    assert "1 family not scored: no workload" in said
+    assert "2 families read otherwise than labelled: the script says so" in said
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_ascii_terminals_get_ascii(kind, make):
     output = printed(make[kind](), encoding="ascii")

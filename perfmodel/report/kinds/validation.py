@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,12 +35,7 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Scores by mode, baselines, groups, collectives, worst families."""
     result = result_of(envelope)
-    found = [_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
-    skipped = result.get("skipped")
-    if isinstance(skipped, list) and skipped:
-        rows = [(str(s.get("family")), str(s.get("mode", "")), str(s.get("reason"))) for s in skipped]
-        found.append(Table("Not scored", ("family", "mode", "reason"), rows, role="limits"))
-    return found
+    return [_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
 
 
 def figures(envelope: Envelope) -> list[str]:
@@ -48,8 +44,14 @@ def figures(envelope: Envelope) -> list[str]:
 
 
 def notes(envelope: Envelope) -> list[str]:
-    """The run's own notes."""
-    return common.notes_of(result_of(envelope))
+    """Families that were left out or read otherwise than labelled, by reason, then the run's own notes."""
+    result = result_of(envelope)
+    found = []
+    for key, said in (("unresolved", "not scored"), ("corrected", "read otherwise than labelled")):
+        reasons = Counter(str(one.get("reason")) for one in result.get(key) or ())
+        for reason, count in reasons.items():
+            found.append(f"{count} {'family' if count == 1 else 'families'} {said}: {reason}")
+    return found + common.notes_of(result)
 
 
 def charts(envelope: Envelope) -> list[Chart]:
