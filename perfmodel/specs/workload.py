@@ -37,6 +37,7 @@ TRANSFORMER_KINDS = frozenset(
         "vision-transformer",
     }
 )
+MEMORY_KINDS = frozenset({"decoder-transformer", "moe-transformer"})  # may look at the segment before
 Flop = Annotated[float, Quantity("FLOP", most="1000000 ZFLOP", bare=True)]
 Bytes = Annotated[float, Quantity("B", most="1000 PB", bare=True)]
 
@@ -143,13 +144,7 @@ class Workload(Record):
             raise problem(
                 "S010", f"kv_heads {self.kv_heads} does not divide heads {self.heads}", at="kv_heads"
             )
-        if self.vocab and self.projected_vocab and self.projected_vocab > self.vocab:
-            raise problem(
-                "S010",
-                f"projected_vocab {self.projected_vocab} exceeds vocab {self.vocab}",
-                "leave it out where every token meets the whole vocabulary",
-                at="projected_vocab",
-            )
+        self._check_language()
         if self.experts and self.top_k and self.top_k > self.experts:
             raise problem("S010", f"top_k {self.top_k} exceeds the {self.experts} experts", at="top_k")
         if self.params and self.trainable_params and self.trainable_params > self.params:
@@ -159,3 +154,22 @@ class Workload(Record):
                 at="trainable_params",
             )
         return self
+
+    def _check_language(self) -> None:
+        """What only some language models have: elsewhere it would be left out of the count without a word."""
+        if self.projected_vocab and self.projected_vocab > (self.vocab or 0):
+            raise problem(
+                "S010",
+                f"projected_vocab {self.projected_vocab} exceeds vocab {self.vocab}"
+                if self.vocab
+                else "projected_vocab needs a vocab to be a part of",
+                "leave it out where every token meets the whole vocabulary",
+                at="projected_vocab",
+            )
+        if self.memory_len and (self.kind not in MEMORY_KINDS or self.kv_lora_rank or self.q_lora_rank):
+            raise problem(
+                "S010",
+                "memory_len is modelled for decoders with plain attention only",
+                f"kind {' or '.join(sorted(MEMORY_KINDS))}, without latent attention",
+                at="memory_len",
+            )

@@ -112,6 +112,10 @@ CASES = {
     "generic without bytes": Bad("workloads", ("bytes_per_sample: 3 MB\n", ""), 1, 1, "S004", 'a generic workload needs "bytes_per_sample"'),
     "unknown workload kind": Bad("workloads", ("kind: generic", "kind: transformer"), 2, 7, "S011", '"transformer" is not a choice here'),
     "heads that do not divide": Bad("workloads", ("source: test", "heads: 12\nkv_heads: 5"), 7, 11, "S010", "kv_heads 5 does not divide heads 12"),
+    "more logits than words": Bad("workloads", ("source: test", "vocab: 100\nprojected_vocab: 200"), 7, 18, "S010", "projected_vocab 200 exceeds vocab 100"),
+    "logits of no words": Bad("workloads", ("source: test", "projected_vocab: 200"), 6, 18, "S010", "projected_vocab needs a vocab"),
+    "memory of what has no segments": Bad("workloads", ("source: test", "memory_len: 192"), 6, 13, "S010", "memory_len is modelled for decoders"),
+    "peer access that is neither": Bad("accelerators", ("source: test", "peer_access: some"), 5, 14, "S005", "expected true or false"),
     "more experts than there are": Bad("workloads", ("source: test", "experts: 4\ntop_k: 8"), 7, 8, "S010", "top_k 8 exceeds the 4 experts"),
     "negative layers": Bad("workloads", ("source: test", "layers: -3"), 6, 9, "S007", "must be at least 1, got -3"),
     # jobs
