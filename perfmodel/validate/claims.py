@@ -13,7 +13,8 @@ from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
 from perfmodel.specs.layout import Layout
-from perfmodel.validate.corpus import Corpus, Row, known_workload
+from perfmodel.validate.corpus import Corpus, known_workload
+from perfmodel.validate.tables import Row
 
 _SHARDINGS = frozenset({"ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"})
 NVL72_DOMAIN = 72

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
+from perfmodel.validate.tables import Row, read_rows, stated_once
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
     TRANSFORMER_KINDS,
@@ -43,10 +43,7 @@ POINT_COLUMNS = (
     "family", "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch",
     "seq_len", "recompute", "step_s", "grade",
 )  # fmt: skip
-NUMBERS = (
-    "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
-    "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
-)  # fmt: skip
+TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 
 # Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
@@ -62,32 +59,14 @@ SAMPLES_PER_ITEM: dict[str, float] = {
     "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": TOKENS_PER_SENTENCE,
 }  # fmt: skip
 TOKEN_BATCH = 5120.0  # of a model whose sample is a token
-STATED_BATCH = re.compile(r"source batch per accelerator (\d+)")
+STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
+LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
 REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
 WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
 STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
 POOLED_LINKS = ("nvl72", "ici-v2", "ici-v3", "ici-v4", "ici-v5e", "ici-v5p", "ici-v6e")
 LARGEST_HOST = 8.0
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a CSV file: text by column, numbers parsed, and where it stands."""
-
-    file: str
-    line: int
-    text: Mapping[str, str]
-    number: Mapping[str, float | None]
-
-    def get(self, column: str, default: float) -> float:
-        """A number, or `default` where the cell is blank."""
-        value = self.number.get(column)
-        return default if value is None else value
-
-    def problem(self, code: str, message: str, hint: str | None = None) -> Problem:
-        """What is wrong with this line."""
-        return Problem(file=self.file, line=self.line, column=1, code=code, message=message, help=hint)
 
 
 SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
@@ -137,12 +116,12 @@ def read_corpus(folder: Path) -> Corpus:
                 )
             )
             continue
-        tables[name] = list(_rows(path, columns, problems))
+        tables[name] = list(read_rows(path, columns, problems))
     for name, needed in (("collectives.csv", SWEEP_COLUMNS), ("sources.csv", ("source", "address"))):
         path = folder / name
-        tables[name] = list(_rows(path, needed, problems)) if path.is_file() else []
+        tables[name] = list(read_rows(path, needed, problems)) if path.is_file() else []
     workloads: dict[str, Workload] = {}
-    for row in tables.get("workloads.csv", []):
+    for row in stated_once(tables.get("workloads.csv", []), "workload", problems):
         built = _workload(row, problems)
         if built is not None:
             workloads[row.text["workload"]] = built
@@ -151,95 +130,20 @@ def read_corpus(folder: Path) -> Corpus:
         if row.text["family"] in labelled:
             problems.append(row.problem("D006", f'family "{row.text["family"]}" stands twice'))
         labelled[row.text["family"]] = row
-    addresses = {row.text["source"]: row.text["address"] for row in tables["sources.csv"]}
+    sources = stated_once(tables["sources.csv"], "source", problems)
+    addresses = {row.text["source"]: row.text["address"] for row in sources}
     families, reasons = corrections.corrected(labelled, addresses)
     for row in families.values():
         _check_family(row, problems)
     for row in tables.get("points.csv", []):
         _check_point(row, families, problems)
+    for row in tables["collectives.csv"]:
+        _check_sweep(row, problems)
     if problems:
         raise SpecError(problems)
     return Corpus(
         folder, families, tuple(tables["points.csv"]), workloads, tuple(tables["collectives.csv"]), reasons
     )
-
-
-def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        try:
-            reader = csv.DictReader(stream, strict=True)
-            header = reader.fieldnames or []
-            missing = [column for column in required if column not in header]
-            if missing:
-                problems.append(
-                    Problem(
-                        file=str(path),
-                        line=1,
-                        column=1,
-                        code="D002",
-                        message=f"missing column {', '.join(missing)}",
-                        help=f"the header needs {', '.join(required)}",
-                    )
-                )
-                return
-            for record in reader:
-                text = {
-                    key: (value or "").strip()
-                    for key, value in record.items()
-                    if isinstance(key, str) and not isinstance(value, list)
-                }
-                yield Row(
-                    str(path), reader.line_num, text, _parse(path, reader.line_num, header, text, problems)
-                )
-        except (csv.Error, UnicodeDecodeError) as error:
-            problems.append(
-                Problem(
-                    file=str(path), line=1, column=1, code="D003", message=f"not readable as CSV: {error}"
-                )
-            )
-
-
-_WHOLE = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp")
-# The least a number may be where zero means nothing; the largest is more than any count, size or time of a run.
-_LEAST = {
-    **dict.fromkeys((*_WHOLE, "accelerators_per_node", "shard_group", "ranks"), 1.0),
-    **dict.fromkeys(("step_s", "time_s"), 1e-9),
-    **dict.fromkeys(("global_batch", "seq_len", "micro_batch", "accumulation"), 1e-3),
-    "network_gbit_per_s_per_node": 1e-3,
-}
-_LARGEST = 1e18
-
-
-def _parse(
-    path: Path, line: int, header: Any, text: Mapping[str, str], problems: list[Problem]
-) -> dict[str, float | None]:
-    numbers_: dict[str, float | None] = {}
-    for column in (*NUMBERS, "ranks", "bytes", "time_s"):
-        cell = text.get(column, "")
-        if column not in text or cell == "":
-            numbers_[column] = None
-            continue
-        try:
-            value = float(cell)
-        except ValueError:
-            value = np.nan
-        if not _LEAST.get(column, 0.0) <= value <= _LARGEST or (
-            column in _WHOLE and value != np.floor(value)
-        ):
-            where = list(header).index(column) + 1
-            problems.append(
-                Problem(
-                    file=str(path),
-                    line=line,
-                    column=where,
-                    code="D004",
-                    message=f'{column} is "{cell}": not a positive {"whole " if column in _WHOLE else ""}number',
-                    help="leave a cell blank when nobody says",
-                )
-            )
-            value = 1.0
-        numbers_[column] = value
-    return numbers_
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:
@@ -252,7 +156,11 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             continue
         annotation = str(known[column].annotation)
         if "bool" in annotation:
-            data[column] = cell not in ("0", "false", "False")
+            if cell in TRUTHS:
+                data[column] = TRUTHS[cell]
+            else:
+                message = f'{column} is "{cell}": neither 1 nor 0'
+                problems.append(row.problem("D004", message, "leave a cell blank when nobody says"))
         elif "str" in annotation or "Literal" in annotation:
             data[column] = cell
         else:
@@ -260,10 +168,11 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
                 number = float(cell)
             except ValueError:
                 number = np.nan
-            if not np.isfinite(number):
-                problems.append(row.problem("D004", f'{column} is "{cell}": not a number'))
-                return None
-            data[column] = int(number) if number == int(number) else number
+            if np.isfinite(number):
+                data[column] = int(number) if number == int(number) else number
+            else:
+                message = f'{column} is "{cell}": not a number'
+                problems.append(row.problem("D004", message, "leave a cell blank when nobody says"))
     try:
         return Workload.model_validate(data)
     except ValidationError as error:
@@ -296,9 +205,38 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
     replica = row.get("tp", 1.0) * row.get("pp", 1.0) * row.get("cp", 1.0)
     if replica > row.get("k", replica):
         problems.append(row.problem("D004", f"tp times pp times cp is {replica:g}, more than k"))
+    if row.get("nodes", 1.0) > row.get("k", np.inf):
+        problems.append(row.problem("D004", "nodes is more than k", "k counts the accelerators of all nodes"))
+    noted = STATED_BATCH.search(row.text.get("note", ""))
+    if noted and row.number["global_batch"] is None and _named_batch(noted[1]) is None:
+        message = f'the note names a source batch per accelerator of "{noted[1][:40]}"'
+        problems.append(row.problem("D004", message, f"a number from 1 to {LARGEST_BATCH:.0f}"))
     recompute = row.text["recompute"]
     if recompute and recompute not in RECOMPUTE_SHARE:
         problems.append(row.problem("D004", f'recompute is "{recompute}"', "none, selective, full, or blank"))
+
+
+def _check_sweep(row: Row, problems: list[Problem]) -> None:
+    blank = [column for column in SWEEP_COLUMNS if not row.text[column] and column != "nodes"]
+    if blank:
+        problems.append(row.problem("D004", f"{', '.join(blank)} is blank", "a timing needs each of them"))
+    if row.get("ranks", 2.0) < 2.0:
+        problems.append(row.problem("D004", "ranks is 1: one rank exchanges nothing", "leave the line out"))
+    if row.get("nodes", 1.0) > row.get("ranks", np.inf):
+        problems.append(row.problem("D004", "nodes is more than ranks", "ranks counts those of all nodes"))
+
+
+def _named_batch(text: str) -> float | None:
+    """A batch as a note states it; None where that is no batch.
+
+    >>> _named_batch("48."), _named_batch("0"), _named_batch("-3"), _named_batch("1,024"), _named_batch("9" * 400)
+    (48.0, None, None, None, None)
+    """
+    try:
+        batch = float(text.rstrip(".,:)"))
+    except ValueError:
+        return None
+    return batch if 1.0 <= batch <= LARGEST_BATCH else None
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
@@ -346,6 +284,8 @@ def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | No
     known: Workload = catalog.get("workloads", name)
     if stated is None:
         return known
+    if stated.kind != known.kind or (stated.vocab or 0) < (known.projected_vocab or 0):
+        return stated  # another model of that name
     unsaid = {field: getattr(known, field) for field in UNSTATED if getattr(stated, field) is None}
     return stated.model_copy(update=unsaid)
 
@@ -535,8 +475,9 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
 def _unstated_batch(point: Row, workload: Workload) -> float:
     """Samples per replica where no batch is given in samples: from the batch that the note names, else the usual."""
     noted = STATED_BATCH.search(point.text.get("note", ""))
-    if noted:
-        return float(noted[1]) * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
+    named = _named_batch(noted[1]) if noted else None
+    if named is not None:
+        return named * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
     usual = TYPICAL_BATCH.get(workload.kind, 32.0)
     return max(usual, TOKEN_BATCH) if workload.sample == "token" else usual
 

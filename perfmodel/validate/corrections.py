@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfmodel.validate.corpus import Row
+    from perfmodel.validate.tables import Row
 
 
 @dataclass(frozen=True)

@@ -251,3 +251,105 @@ def test_a_few_hundred_tokens_are_sentences(tmp_path: Path) -> None:
     found = layouts_of(tmp_path / "d", families, points, workloads).at
     assert found.micro_batch.tolist() == [384 * 60, 5120]
     assert found.accumulation.tolist() == [1, 1]
+
+
+def faults_of(folder: Path) -> list[str]:
+    """What is said of a folder that must be refused, as file:line and message."""
+    with pytest.raises(SpecError) as caught:
+        read_corpus(folder)
+    return [f"{Path(str(p.file)).name}:{p.line} {p.message}" for p in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "sources.csv:1 missing column source, address"),
+        ("source,title\ns,x\n", "sources.csv:1 missing column address"),
+        ("source,address,address\ns,a,b\n", "sources.csv:1 column address stands twice"),
+        ("source,address\ns,a\ns,b\n", 'sources.csv:3 source "s" stands twice, with other values in line 2'),
+        ("source,address\n,a\n", "sources.csv:2 source is blank"),
+        ("source,address\ns,a,b\n", "sources.csv:2 more cells than the 2 columns of the header"),
+        ('source,address\ns,a\n"t,b\n', "sources.csv:3 not readable as CSV: unexpected end of data"),
+    ],
+)
+def test_sources_that_contradict_themselves_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    folder = write(tmp_path / "d")
+    (folder / "sources.csv").write_text(text)
+    assert faults_of(folder) == [said]
+
+
+def test_a_byte_that_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d")
+    (folder / "sources.csv").write_bytes(b"source,address\ns,a\n\xff,b\n")
+    (said,) = faults_of(folder)
+    assert said.startswith("sources.csv:3 not readable as CSV")
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeffsource,address\ns,a\n", "source,address\ns,a\ns,a\n", "source,address\ns,a,\n"]
+)
+def test_sources_that_say_the_same_twice_or_come_from_a_spreadsheet_are_read(
+    tmp_path: Path, text: str
+) -> None:
+    folder = write(tmp_path / "d")
+    (folder / "sources.csv").write_text(text, encoding="utf-8")
+    assert read_corpus(folder).corrected == {}
+
+
+@pytest.mark.parametrize("batch", ["0", "-3", "1,024", "9" * 400])
+def test_a_note_that_names_no_batch_is_refused(tmp_path: Path, batch: str) -> None:
+    row = f'one,8,1,8,1,1,1,,,,,,,none,,1e-4,,,steady,B,"source batch per accelerator {batch}"'
+    folder = write(tmp_path / "d", points=POINTS + row + "\n")
+    assert faults_of(folder) == [
+        f'points.csv:6 the note names a source batch per accelerator of "{batch[:40]}"'
+    ]
+
+
+def test_a_point_on_more_nodes_than_accelerators_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", points=POINTS.replace("one,8,1,", "one,8,9,"))
+    assert faults_of(folder) == ["points.csv:3 nodes is more than k"]
+
+
+def test_every_cell_of_a_workload_is_named_at_once(tmp_path: Path) -> None:
+    head = "workload,kind,sample,params,causal,memory_len,projected_vocab,vocab\n"
+    rows = "a,decoder-transformer,sequence,many,maybe,nan,0,9\nb,decoder-transformer,sequence,1,1,-1,10,9\na,convnet,image,1,,,,\n"
+    found = faults_of(write(tmp_path / "d", workloads=head + rows))
+    for said in (
+        'workloads.csv:2 params is "many": not a number',
+        'workloads.csv:2 causal is "maybe": neither 1 nor 0',
+        'workloads.csv:2 memory_len is "nan": not a number',
+        "workloads.csv:2 a: projected_vocab: must be at least 1, got 0",
+        "workloads.csv:3 b: memory_len: must be at least 0, got -1",
+        'workloads.csv:4 workload "a" stands twice, with other values in line 2',
+    ):
+        assert said in found
+
+
+def test_another_model_of_a_name_of_the_zoo_keeps_its_own_shape(tmp_path: Path) -> None:
+    name = "transformer-xl-base-adaptive"
+    head = "workload,kind,sample,params,layers,hidden,heads,vocab,seq_len,flop_per_sample_forward\n"
+    for row in ("decoder-transformer,sequence,1000000,2,128,2,100,64,", "convnet,image,1000000,,,,,,1e9"):
+        folder = write(tmp_path / "d", FAMILIES.replace("resnet50", name), POINTS, head + f"{name},{row}\n")
+        corpus = read_corpus(folder)
+        resolve(corpus, Catalog.default())
+        found = corpus.workloads[name]
+        assert (found.memory_len, found.projected_vocab) == (None, None)
+
+
+SWEEPS = "sweep,op,ranks,nodes,bytes,time_s\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("a,all_reduce,,1,1048576,5e-5", "ranks is blank"),
+        (",,8,1,,", "sweep, op, bytes, time_s is blank"),
+        ("a,all_reduce,1,1,1048576,5e-5", "ranks is 1: one rank exchanges nothing"),
+        ("a,all_reduce,8.5,1,1048576,5e-5", 'ranks is "8.5": not a positive whole number'),
+        ("a,all_reduce,8,9,1048576,5e-5", "nodes is more than ranks"),
+    ],
+)
+def test_a_collective_timing_that_cannot_be_is_refused(tmp_path: Path, row: str, said: str) -> None:
+    folder = write(tmp_path / "d")
+    (folder / "collectives.csv").write_text(SWEEPS + row + "\n")
+    assert faults_of(folder) == [f"collectives.csv:2 {said}"]

@@ -1,0 +1,132 @@
+"""Rows of CSV files as people write them, with every fault of a file named at its line and column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfmodel.errors import Problem
+
+NUMBERS = (
+    "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
+    "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
+)  # fmt: skip
+_COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
+# The least a number may be where zero means nothing; the largest is more than any count, size or time of a run.
+_LEAST = {
+    **dict.fromkeys((*_COUNTS, "accelerators_per_node", "shard_group"), 1.0),
+    **dict.fromkeys(("step_s", "time_s"), 1e-9),
+    **dict.fromkeys(("global_batch", "seq_len", "micro_batch", "accumulation"), 1e-3),
+    "network_gbit_per_s_per_node": 1e-3,
+}
+LARGEST = 1e18
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a CSV file: text by column, numbers parsed, and where it stands."""
+
+    file: str
+    line: int
+    text: Mapping[str, str]
+    number: Mapping[str, float | None]
+
+    def get(self, column: str, default: float) -> float:
+        """A number, or `default` where the cell is blank."""
+        value = self.number.get(column)
+        return default if value is None else value
+
+    def problem(self, code: str, message: str, hint: str | None = None) -> Problem:
+        """What is wrong with this line."""
+        return Problem(file=self.file, line=self.line, column=1, code=code, message=message, help=hint)
+
+
+def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
+    """Rows of a file that has at least the `required` columns; what is wrong with it goes to `problems`."""
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problems.append(_unreadable(path, line, f"not readable as CSV: {error}", "save it as UTF-8"))
+        return
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = list(reader.fieldnames or [])
+        fault = _header_fault(header, required)
+        if fault:
+            hint = f"the header needs {', '.join(required)}"
+            problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
+            return
+        for record in reader:
+            line = reader.line_num
+            if any(cell.strip() for cell in record.pop(None, ())):
+                message = f"more cells than the {len(header)} columns of the header"
+                problems.append(_unreadable(path, line, message, "put a cell that holds a comma in quotes"))
+            cells = {key: (value or "").strip() for key, value in record.items()}
+            yield Row(str(path), line, cells, _numbers(path, line, header, cells, problems))
+    except csv.Error as error:
+        message = f"not readable as CSV: {error}"
+        problems.append(_unreadable(path, reader.line_num + 1, message, "a quote may be left open"))
+
+
+def _header_fault(header: Sequence[str], required: Sequence[str]) -> str | None:
+    missing = [column for column in required if column not in header]
+    if missing:
+        return f"missing column {', '.join(missing)}"
+    twice = sorted({column for column in header if column and header.count(column) > 1})
+    return f"column {', '.join(twice)} stands twice" if twice else None
+
+
+def _unreadable(path: Path, line: int, message: str, hint: str) -> Problem:
+    return Problem(file=str(path), line=line, column=1, code="D003", message=message, help=hint)
+
+
+def _numbers(
+    path: Path, line: int, header: Sequence[str], text: Mapping[str, str], problems: list[Problem]
+) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for column in (*NUMBERS, "ranks", "bytes", "time_s"):
+        cell = text.get(column, "")
+        if cell == "":
+            found[column] = None
+            continue
+        try:
+            value = float(cell)
+        except ValueError:
+            value = np.nan
+        whole = column in _COUNTS
+        if not _LEAST.get(column, 0.0) <= value <= LARGEST or (whole and value != np.floor(value)):
+            problems.append(
+                Problem(
+                    file=str(path),
+                    line=line,
+                    column=header.index(column) + 1,
+                    code="D004",
+                    message=f'{column} is "{cell}": not a positive {"whole " if whole else ""}number',
+                    help="leave a cell blank when nobody says",
+                )
+            )
+            value = np.nan  # compares with nothing, so that no other fault follows from it
+        found[column] = value
+    return found
+
+
+def stated_once(rows: Sequence[Row], column: str, problems: list[Problem]) -> Iterator[Row]:
+    """Rows with a name of their own in `column`; the same line again says nothing new, another one contradicts."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        name = row.text[column]
+        before = first.setdefault(name, row)
+        if not name:
+            problems.append(row.problem("D006", f"{column} is blank", "give the line a name"))
+        elif before.text != row.text:
+            message = f'{column} "{name}" stands twice, with other values in line {before.line}'
+            problems.append(row.problem("D006", message, "keep one of the two lines"))
+        elif before is row:
+            yield row
