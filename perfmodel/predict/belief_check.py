@@ -59,8 +59,10 @@ def _names(given: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
 
 
 def _number(place: str, value: object, low: float, high: float) -> Iterator[str]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
         yield f"{place} is not a finite number"
+    elif abs(value) > 1e300:  # a whole number of JSON may be beyond every float, and cannot be printed as one
+        yield f"{place} is absurd, expected {low:g} to {high:g}"
     elif not low <= value <= high:
         yield f"{place} is {value:g}, expected {low:g} to {high:g}"
 
@@ -117,18 +119,24 @@ def _tables(data: Mapping[str, Any]) -> Iterator[str]:
     for mode, shape in scales.items() if isinstance(scales, Mapping) else ():
         yield from _shape(mode, shape)
     for mode, factors in conformal.items() if isinstance(conformal, Mapping) else ():
-        yield from _numbers(f"conformal.{mode}", factors, 0.0, 1000.0)
+        yield from _numbers(f"conformal.{mode}", factors, 0.0, WIDEST)
     for mode, weights in bands.items() if isinstance(bands, Mapping) else ():
         counts = _BAND_WEIGHTS.get(mode, (5, 7, len(SIGNS)))
         if not isinstance(weights, (list, tuple)) or len(weights) not in counts:
             yield f"bands.{mode} is not a list of {' or '.join(map(str, counts))} weights"
         else:
-            yield from _numbers(f"bands.{mode}", dict(enumerate(weights)), 0.0, 1000.0)
+            yield from _numbers(f"bands.{mode}", dict(enumerate(weights)), 0.0, WIDEST)
     if isinstance(meta, Mapping):
         yield from _numbers("meta.knee", meta.get("knee", {}), 0.0, 1.0)
         laws = meta.get("laws", {})
-        yield from _numbers("meta.laws", laws, -100.0, 100.0)
+        yield from _numbers("meta.laws", laws, -WIDEST, WIDEST)
         if isinstance(laws, Mapping):
+            spreads = {name: laws[name] for name in ("crossing", "familiar", "doubt") if name in laws}
+            yield from (
+                f"meta.laws.{name} is negative, and a spread is not"
+                for name, value in spreads.items()
+                if isinstance(value, (int, float)) and value < 0
+            )
             yield from _known("meta.laws", laws, [field.name for field in fields(LawTrust)])
 
 
@@ -204,13 +212,17 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
         return
     for name, part in zip(columns, listed, strict=True):
         yield from _numbers(f"calibration.{name}", dict(enumerate(part)), *limits[name])
+    if any(isinstance(count, float) and count % 1.0 > 0.0 for count in listed[0]):
+        yield "calibration.k is not whole everywhere"
+    if data.get("points") != len(listed[0]):
+        yield f"calibration.points is {data.get('points')}, but calibration.k has {len(listed[0])}"
 
 
 def _covariance(rows: object) -> Iterator[str]:
     count, place = len(EFFECTS), "the covariance of the calibration"
     try:
         matrix = np.array(rows, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         yield f"{place} is not a table of numbers"
         return
     if matrix.shape != (count, count):

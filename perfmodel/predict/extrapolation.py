@@ -10,9 +10,8 @@ with s_p the posterior spread of the step model, g the gap |ln T_model - ln T_la
 the measured points far behind is more often wrong than its spread says. The spread l of the laws (`LawTrust`) depends
 on the distance, on what is lost already, on whether the node boundary is crossed unseen, on how far the batch of an
 accelerator departs from the measured one, on how far the laws disagree, on what joins the accelerators and on whether
-the job was retuned at every k. Laws are linear in tau(k) = k T(k) / work, the
-accelerator-time per unit of work: constant (the largest measured k), a + b (k - 1)/k (ring, which may fall) and
-a + b log2 k with b >= 0; their log mean is taken.
+the job was retuned at every k. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: constant
+(the largest measured k), a + b (k - 1)/k (ring, which may fall) and a + b log2 k with b >= 0; their log mean is taken.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
+# Far beyond every real job, so that beliefs edited by hand overflow nothing: log-spread of a band, and of laws.
+WIDEST_BAND, LARGEST_GROWTH = 20.0, 50.0
 
 
 def line(x: Array, tau: Array, at: Array, *, rising: bool = True) -> Array:
@@ -85,12 +86,13 @@ class LawTrust:
         crosses, reach, *others = grounds
         slopes = (self.loss, self.single, self.resized, self.disagreement, self.bus, self.tuned)
         growth = self.reach * (reach - 1.0) + sum(a * b for a, b in zip(slopes, others, strict=True))
+        growth = np.clip(growth, -LARGEST_GROWTH, LARGEST_GROWTH)
         return np.asarray(np.where(crosses > 0, self.crossing, self.familiar) * np.exp(growth))
 
 
 # What the trust in laws rests on: an unseen node boundary is crossed, root of the doublings beyond the largest measured
-# k, the loss seen, a single k, a batch that changed, the range of the laws, a shared bus, and a job
-# that was retuned at every k.
+# k, the loss seen, a single k, a batch that changed, the range of the laws, a shared bus, and a job that was retuned at
+# every k.
 GROUNDS = ("crosses", "reach", "loss", "single", "resized", "disagreement", "bus", "tuned")
 
 
@@ -191,7 +193,8 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
 def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:
     """Root of the sum of squares of the weighted signs, as many of them as have a weight."""
     known = np.asarray(weights, float)
-    return np.asarray(np.sqrt(np.tensordot(np.square(known), np.square(signs[: known.size]), axes=1)))
+    total = np.sqrt(np.tensordot(np.square(known), np.square(signs[: known.size]), axes=1))
+    return np.asarray(np.minimum(total, WIDEST_BAND))
 
 
 def population_signs(effects: Array, scatter: Array, left_open: Array) -> Array:

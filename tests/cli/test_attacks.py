@@ -117,6 +117,15 @@ NAN = float("nan")
         ("calibration.batch", 0, "not lists of the same length"),
         ("calibration.batch", {}, "not lists of the same length"),
         ("calibration.batch", [8.0, -1.0], "calibration.batch.1 is -1"),
+        ("calibration.batch", [8.0, 10**400], "calibration.batch.1 is absurd"),
+        ("calibration.k", [1.5, 2.0], "calibration.k is not whole everywhere"),
+        ("calibration.points", 7, "calibration.points is 7, but calibration.k has 2"),
+        ("calibration.covariance", [[10**400]], "not a table of numbers"),
+        ("groups", {"a": 10**400}, "groups.a is absurd"),
+        ("bands.one_node", [1000.0] * 8, "bands.one_node.0 is 1000"),
+        ("conformal.one_node", {"all": 1000}, "conformal.one_node.all is 1000"),
+        ("meta.laws", {"doubt": -1}, "meta.laws.doubt is negative"),
+        ("meta.laws", {"resized": 100}, "meta.laws.resized is 100"),
         ("calibration.mean.matmul", None, "it lacks matmul"),
         ("calibration.mean.matmul", 1e4, "calibration.mean.matmul"),
         ("calibration.anchor", {"bogus": 1}, "no coefficient"),
@@ -142,6 +151,20 @@ def test_beliefs_edited_by_hand_or_of_another_version(place, value, words, folde
     said = refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
     assert said.startswith("beliefs.json: error[U015]: holds no beliefs: ")
     assert words in said
+
+
+def test_beliefs_at_the_edge_of_what_is_read_overflow_nothing(folder, capsys):
+    data = calibrated()
+    data["bands"]["one_node"] = [20.0] * 8
+    data["scales"]["one_node"] = {"levels": {"generation": {"ampere": 5.0}, "tuning": {"stock": 5.0}}}
+    data["conformal"]["one_node"] = {"all": 20.0}
+    data["meta"] = dict(data["meta"]) | {"laws": {"reach": 20, "resized": 20, "disagreement": 20}}
+    data["calibration"] |= {"batch": [1e-9, 1e12], "tau": [1e-15, 1e15]}
+    (folder / "beliefs.json").write_text(json.dumps(data))
+    out = answered(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json", "--format", "json")
+    result = json.loads(out)["result"]
+    for low, time, high in zip(result["time_s_low"], result["time_s"], result["time_s_high"], strict=True):
+        assert 0.0 <= low <= time <= high < float("inf")
 
 
 def test_all_faults_of_beliefs_at_once(folder, capsys):
