@@ -7,8 +7,9 @@
 protocols: a low-latency one (flags travel with the data: `c W` more wire) serves small messages, a simple one (bulk
 copies with a handshake a step: `D` more latency) large ones. Small messages take A + (1 + c) W, large ones A + D + W,
 and the time is monotone in between. An exchange is a group of sends and receives, which change protocol at a fixed size
-per peer instead (`PEER_SWITCH_BYTES`): its third term is D u / (1 + u), u = (S / (n S_0))^2. `W` joins the two tiers of a pipelined collective by a norm of order 4, nearly a
-maximum, and takes the least over the algorithms that libraries choose from.
+per peer instead (`PEER_SWITCH_BYTES`): its third term is D u / (1 + u), u = (S / (n S_0))^2. `W` joins the two tiers of
+a pipelined collective by a norm of order 4, nearly a maximum, and takes the least over the algorithms that libraries
+choose from.
 
 References: Hockney, Parallel Computing 20 (1994) 389; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49; Patarasuk,
 Yuan, JPDC 69 (2009) 117 (ring); Sanders, Speck, Traeff, Parallel Computing 35 (2009) 581 (two-tree); Graham et al.,

@@ -8,8 +8,9 @@ with f the log of the step model, d_i ~ N(0, T) the scatter of coefficients betw
 discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. The population is a sum of shifts,
 one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
 Gauss-Newton with step halving: the model is linearised at each family's population (the first-order method, Beal &
-Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little & Taylor
-1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma prior.
+Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little
+& Taylor 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma
+prior.
 
 The same equations condition one family on its own measurements: that is calibration.
 """
@@ -142,7 +143,7 @@ class Local:
     """The negative log posterior of the shifts around one iterate, with the covariances that it has there."""
 
     residual: Model  # of all rows, at given shifts
-    conditionals: Sequence[tuple[Conditional, Array]]
+    conditionals: Sequence[Conditional]  # one a family
     starts: NDArray[np.intp]  # first row of each family
     prior: Array
     prior_sd: Array
@@ -151,7 +152,7 @@ class Local:
         """Up to a constant; families are multivariate Student-t."""
         left = self.residual(values)
         total = 0.5 * float(np.square((values - self.prior) / self.prior_sd).sum())
-        for index, (found, _) in enumerate(self.conditionals):
+        for index, found in enumerate(self.conditionals):
             part = left[self.starts[index] : self.starts[index + 1]]
             distance = float(np.square(found.whitener @ part).sum())
             total += 0.5 * (DEGREES_OF_FREEDOM + part.size) * np.log1p(distance / DEGREES_OF_FREEDOM)
@@ -256,7 +257,11 @@ def fit(
             step = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
         change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         here = Local(
-            lambda at: y - model(shifts.logs(at)[:, owner], rows), conditionals, starts, prior, prior_sd
+            residual=lambda at: y - model(shifts.logs(at)[:, owner], rows),
+            conditionals=[found for found, _ in conditionals],
+            starts=starts,
+            prior=prior,
+            prior_sd=prior_sd,
         )
         change = change * here.share(values, change)
         values = values + change

@@ -87,9 +87,8 @@ class Calibration:
     notes: tuple[str, ...] = ()
     anchor: Array = field(default_factory=lambda: np.zeros(len(NAMES)))  # see `curve.curve`
     power: MeasuredPower | None = None
-    batch: Array = field(
-        default_factory=lambda: np.zeros(0)
-    )  # of one accelerator at each k; files of older versions have none
+    # Of one accelerator at each k; files of older versions have none.
+    batch: Array = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True)

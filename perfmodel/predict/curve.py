@@ -199,19 +199,19 @@ def curve(
     population, jacobian = _slopes(setup, at, base)
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     effects = np.concatenate([jacobian, slopes])
-    spread = np.sqrt(np.einsum("ek,ef,fk->k", effects, covariance, effects) + beliefs.noise**2)
+    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects)
     computing = computing_share(effects)
-    if not timed:
-        spread = _unmeasured(setup, beliefs, belief, effects, covariance, computing)
     scale = np.ones_like(setup.k)
-    if known is not None and not timed:
-        scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
-    elif known is not None:
+    if known is not None and timed:
         beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
         model = np.log(population.time_s) + beyond @ effects
-        joined = _joined(setup, beliefs, known, model, spread)
+        joined = _joined(setup, beliefs, known, model, np.sqrt(variance + beliefs.noise**2))
         spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing)
         scale = np.exp(joined.value) / found.time_s
+    else:
+        spread = _unmeasured(setup, beliefs, belief, effects, variance, computing)
+        if known is not None:
+            scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
@@ -247,9 +247,9 @@ def curve(
 
 
 def _unmeasured(
-    setup: Setup, beliefs: Beliefs, belief: Belief, effects: Array, covariance: Array, computing: Array
+    setup: Setup, beliefs: Beliefs, belief: Belief, effects: Array, variance: Array, computing: Array
 ) -> Array:
-    """The spread without step times; sweeps and traces narrow it as they narrow the beliefs."""
+    """The spread without step times; sweeps and traces, which `variance` knows, narrow it as they narrow the beliefs."""
     left_open = np.zeros_like(beliefs.scatter)
     left_open[: len(NAMES)] = np.square(belief.spread)
     signs = population_signs(effects, beliefs.scatter, left_open)
@@ -257,8 +257,7 @@ def _unmeasured(
     if beliefs.calibration is None:
         return spread
     before = np.square(effects).T @ (beliefs.scatter + left_open)
-    after = np.einsum("ek,ef,fk->k", effects, covariance, effects)
-    return np.asarray(spread * np.sqrt(np.minimum(after / np.maximum(before, 1e-300), 1.0)))
+    return np.asarray(spread * np.sqrt(np.minimum(variance / np.maximum(before, 1e-300), 1.0)))
 
 
 def _joined(setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array) -> Joined:

@@ -14,7 +14,7 @@ scores it: its errors are neither in (1) nor in the quantile, though the spreads
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,8 @@ STRANGERS = 4  # one in so many users of an unmeasured prediction
 # Of what nobody measured in a band without measurements. The folds hardly have such jobs, so this is an assumption:
 # a kind of workload that no one ran gets a band of about x/2.5, not that of its measured cousins.
 LEAST_OPEN_WEIGHT = 0.3
-SHIFT = {
-    "datasheet": 0.3,
-    "one_node": 0.15,
-    "two_point": 0.15,
-}  # spread of the shifts between values of a level
+# Spread of the shifts between values of a level.
+SHIFT = {"datasheet": 0.3, "one_node": 0.15, "two_point": 0.15}
 SLOPE = 1.4  # spread of the slopes
 LEAST_LOG, MOST_LOG = -9.0, 3.0  # of a weight
 BORROWED = 10.0  # families of other kinds that count in the factor of one kind
@@ -63,17 +60,11 @@ class Records:
 
     def only(self, chosen: Mask) -> Records:
         """Some of the records; the shifts keep their positions."""
-        return Records(
-            self.mode,
-            self.family[chosen],
-            self.stranger[chosen],
-            self.error[chosen],
-            self.weight[chosen],
-            self.squares[:, chosen],
-            self.at[:, chosen],
-            self.codes[:, chosen],
-            self.values,
-        )
+        last = {
+            name: getattr(self, name)[..., chosen]
+            for name in ("family", "stranger", "error", "weight", "squares", "at", "codes")
+        }
+        return replace(self, **last)
 
     def spread(self, found: Array) -> Array:
         """Equation (1) of `predict/bands.py` at every record under parameters as `likeliest` gives them."""
@@ -211,13 +202,15 @@ def learn(
     # Rounded as kept, so that the factors belong to what is used.
     kept = _plain(records, full)
     kept_without = {scheme: [_plain(records, one) for one in found] for scheme, found in without.items()}
-    score = np.empty(records.error.size)
+    score = np.full(records.error.size, np.nan)
     for scheme, stranger in (("group", False), ("source", True)):
         if scheme in folds:
             fold = folds[scheme][records.family]
             for index, (weights, shape) in enumerate(kept_without[scheme]):
                 mine = (records.stranger == stranger) & (fold == index)
                 score[mine] = np.abs(records.error[mine]) / _spread(records.only(mine), weights, shape)
+    if np.isnan(score).any():
+        raise ValueError("errors were held out by a scheme that has no folds here")
 
     def conformal(chosen: Mask) -> dict[str, float]:
         return factors(data.kinds, records.family[chosen], score[chosen], records.weight[chosen])

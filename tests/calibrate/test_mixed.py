@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.calibrate.mixed import Family, condition, fit, linearise, make_shifts, student_weights
+from perfmodel.calibrate.mixed import Family, Local, condition, fit, linearise, make_shifts, student_weights
 from perfmodel.predict.coefficients import LEVELS, NAMES
 
 
@@ -31,6 +31,15 @@ def test_conditioning_is_the_gaussian_posterior() -> None:
     assert found.mean[used] == pytest.approx(expected)
     assert found.mean[~used] == pytest.approx(0.0)
     assert np.diag(found.covariance)[used] == pytest.approx(np.diag(np.linalg.inv(precision)))
+
+
+def test_a_step_that_overshoots_is_halved_and_one_uphill_is_not_taken() -> None:
+    """Residual r = v^3, so the loss grows with |v|: from 1, a step of -4 ends at -3, half of it at -1, a quarter at 0."""
+    alone = condition(np.zeros((1, 1)), np.ones(1), np.ones(1), np.ones(1))
+    here = Local(lambda at: at**3, [alone], np.array([0, 1]), np.zeros(1), np.full(1, 1e6))
+    assert here.share(np.ones(1), np.array([-1.0])) == 1.0
+    assert here.share(np.ones(1), np.array([-4.0])) == 0.25
+    assert here.share(np.ones(1), np.array([1.0])) == 0.0
 
 
 def test_one_bad_row_gets_little_weight() -> None:
