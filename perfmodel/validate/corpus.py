@@ -43,6 +43,7 @@ POINT_COLUMNS = (
     "family", "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch",
     "seq_len", "recompute", "step_s", "grade",
 )  # fmt: skip
+SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
 TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 
@@ -67,9 +68,6 @@ STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable par
 POOLED_LINKS = ("nvl72", "ici-v2", "ici-v3", "ici-v4", "ici-v5e", "ici-v5p", "ici-v6e")
 LARGEST_HOST = 8.0
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
-
-
-SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 NEVER = 1e9  # steps
 UNSTATED = ("projected_vocab", "memory_len")  # of a workload, in the columns of workloads.csv
@@ -246,13 +244,14 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     feature_rows: list[dict[str, str]] = []
     names: list[str] = []
     unresolved: list[tuple[str, str]] = []
+    workloads: dict[str, Workload] = {}
     for name, row in corpus.families.items():
         workload = known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog)
         if reason or workload is None:
             unresolved.append((name, reason or "no workload"))
             continue
-        corpus.workloads[row.text["workload"]] = workload
+        workloads[row.text["workload"]] = workload
         device = catalog.get("accelerators", row.text["accelerator"])
         names.append(name)
         machines.append(_machine(row, device, catalog, usual))
@@ -272,8 +271,9 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     seen = {p.text["family"] for p in points}
     unresolved += [(name, f"no points of grade {' or '.join(grades)}") for name in names if name not in seen]
     family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
-    observations = _observe(corpus, points, family, names, machines, feature_rows)
-    return Resolved(observations, tuple(corpus.families[name] for name in names), points, tuple(unresolved))
+    families = tuple(corpus.families[name] for name in names)
+    observations = _observe(families, workloads, points, family, machines, feature_rows)
+    return Resolved(observations, families, points, tuple(unresolved))
 
 
 def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:
@@ -357,15 +357,15 @@ def _domain(per_node: float, scale_up: str, catalog: Catalog) -> float:
 
 
 def _observe(
-    corpus: Corpus,
+    families: tuple[Row, ...],
+    workloads: Mapping[str, Workload],
     points: tuple[Row, ...],
     family: np.ndarray[Any, np.dtype[np.intp]],
-    names: list[str],
     machines: list[Machine],
     feature_rows: list[dict[str, str]],
 ) -> Observations:
-    rows = [corpus.families[p.text["family"]] for p in points]
-    used = [corpus.workloads[row.text["workload"]] for row in rows]
+    rows = [families[index] for index in family]
+    used = [workloads[row.text["workload"]] for row in rows]
     built: dict[tuple[str, float | None], int] = {}
     structs: list[Operations] = []
     which = np.empty(len(points), dtype=np.intp)
@@ -414,9 +414,9 @@ def _observe(
         at=at,
         target=target,
         family=family,
-        names=tuple(names),
+        names=tuple(row.text["family"] for row in families),
         features=tuple(feature_rows),
-        kinds=tuple(corpus.workloads[corpus.families[name].text["workload"]].kind for name in names),
+        kinds=tuple(workloads[row.text["workload"]].kind for row in families),
         normalised=normalised,
     )
 

@@ -42,9 +42,14 @@ def corrected(
     """Families with their labels corrected, and the reason for each that was; `addresses` of sources by their id."""
     rows, reasons = dict(families), {}
     for name, row in families.items():
-        for one in known():
-            same = addresses.get(row.text["source"]) == one.address and row.text["workload"] == one.workload
-            if same and row.text[one.column] == one.labelled:
-                rows[name] = replace(row, text={**row.text, one.column: one.found})
-                reasons[name] = one.reason
+        mine = [
+            one
+            for one in known()
+            if addresses.get(row.text["source"]) == one.address
+            and row.text["workload"] == one.workload
+            and row.text[one.column] == one.labelled
+        ]
+        if mine:
+            rows[name] = replace(row, text={**row.text, **{one.column: one.found for one in mine}})
+            reasons[name] = "; ".join(one.reason for one in mine)
     return rows, reasons

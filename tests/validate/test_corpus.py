@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from perfmodel.errors import SpecError
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.corpus import read_corpus, resolve
+from perfmodel.validate.corpus import known_workload, read_corpus, resolve
 from perfmodel.validate.corrections import known
 from perfmodel.validate.runner import shipped_corpus, validate
 
@@ -205,8 +207,36 @@ def test_a_label_that_its_source_contradicts_is_read_as_found(tmp_path: Path) ->
 
 
 def test_every_correction_fits_the_shipped_corpus() -> None:
-    reasons = set(read_corpus(shipped_corpus()).corrected.values())
-    assert reasons == {one.reason for one in known()}
+    """Each line has families whose label it changes, into what the corpus or the zoo knows."""
+    folder = shipped_corpus()
+    with (folder / "sources.csv").open(encoding="utf-8", newline="") as stream:
+        addresses = {line["source"]: line["address"] for line in csv.DictReader(stream)}
+    with (folder / "families.csv").open(encoding="utf-8", newline="") as stream:
+        labels = [(addresses[line["source"]], line) for line in csv.DictReader(stream)]
+    corrected = read_corpus(folder).corrected
+    counted = 0
+    for one in known():
+        mine = [
+            line["family"]
+            for address, line in labels
+            if (address, line["workload"], line[one.column]) == (one.address, one.workload, one.labelled)
+        ]
+        assert mine, one
+        assert all(corrected[family] == one.reason for family in mine)
+        assert one.found != one.labelled
+        assert one.column != "workload" or one.found in Catalog.default().names("workloads")
+        counted += len(mine)
+    assert counted == len(corrected)
+
+
+def test_two_corrections_of_one_family_both_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "github.com/lambdal/deeplearning-benchmark"
+    (first,) = [one for one in known() if (one.address, one.workload) == (address, "transformer-xl-base")]
+    second = replace(first, column="precision", labelled="fp16", found="tf32", reason="the script says tf32")
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (first, second))
+    corpus = read_corpus(benchmark(tmp_path / "d", address))
+    assert [corpus.families["one"].text[column] for column in ("sharding", "precision")] == ["none", "tf32"]
+    assert corpus.corrected["one"] == f"{first.reason}; {second.reason}"
 
 
 def test_what_the_form_has_no_column_for_comes_from_the_zoo(tmp_path: Path) -> None:
@@ -218,8 +248,10 @@ def test_what_the_form_has_no_column_for_comes_from_the_zoo(tmp_path: Path) -> N
         workloads=stated + row,
     )
     corpus = read_corpus(folder)
-    resolve(corpus, Catalog.default())
-    assert corpus.workloads["transformer-xl-base"].memory_len == 192
+    found = known_workload("transformer-xl-base", corpus, Catalog.default())
+    assert found is not None
+    assert found.memory_len == 192
+    assert corpus.workloads["transformer-xl-base"].memory_len is None
 
 
 def test_a_batch_that_a_note_names_is_used_where_none_is_given_in_samples(tmp_path: Path) -> None:
