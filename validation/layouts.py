@@ -15,7 +15,7 @@ import numpy as np
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import Resolved, read_corpus, resolve
-from perfmodel.validate.fitting import held_out
+from perfmodel.validate.fitting import held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import score_mode
@@ -107,7 +107,7 @@ def main() -> int:
     resolved = resolve(read_corpus(shipped_corpus()), Catalog.default())
     data = resolved.observations
     beliefs_for = held_out(resolved, shipped_folds(), shipped_beliefs(), "group")
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    ids = measured_families(data)
     pairs = ordering(resolved, score_mode(data, "datasheet", ids, beliefs_for))
     runs = search_beside(resolved, beliefs_for, chosen_rows(resolved))
     OUTPUT.parent.mkdir(exist_ok=True)

@@ -15,8 +15,8 @@ from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
-from perfmodel.validate.fitting import fit_everything, held_out
-from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
+from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
+from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
@@ -51,9 +51,10 @@ def validate(
     corpus = read_corpus(folder or shipped_corpus())
     resolved = resolve(corpus, catalog or Catalog.default())
     data = resolved.observations
-    beliefs_for = _held_out(resolved, scheme, refit) if is_shipped else _always(shipped_beliefs())
-    fold_of = _fold_of(resolved, scheme) if is_shipped else None
-    ids = [i for i in range(len(data.names)) if data.rows[i].size]
+    beliefs_for, fold_of = (
+        _held_out(resolved, scheme, refit) if is_shipped else (_always(shipped_beliefs()), None)
+    )
+    ids = measured_families(data)
     result: dict[str, Any] = {"modes": {}, "families": []}
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
@@ -75,17 +76,16 @@ def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
     return lambda family: beliefs
 
 
-def _held_out(resolved: Resolved, scheme: str, refit: bool) -> Callable[[int], Beliefs]:
+def _held_out(
+    resolved: Resolved, scheme: str, refit: bool
+) -> tuple[Callable[[int], Beliefs], dict[int, int]]:
+    """Beliefs without the fold of each family, and that fold."""
+    folds, beliefs = shipped_folds(), shipped_beliefs()
     if refit:
         fitted = fit_everything(resolved, schemes=("group",) if scheme == "group" else ("group", scheme))
-        return held_out(resolved, fitted.folds, fitted.beliefs, scheme)
-    return held_out(resolved, shipped_folds(), shipped_beliefs(), scheme)
-
-
-def _fold_of(resolved: Resolved, scheme: str) -> dict[int, int]:
-    """The fold of every family, as the fits of `scheme` cut them."""
-    names = [row.text[scheme] for row in resolved.families]
-    return {family: int(fold) for family, fold in enumerate(assign(names, SCHEMES[scheme]))}
+        folds, beliefs = fitted.folds, fitted.beliefs
+    fold_of = fold_of_families(resolved, folds, scheme)
+    return held_out(resolved, folds, beliefs, scheme), dict(enumerate(fold_of.tolist()))
 
 
 def mode_figures(
