@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfmodel.calibrate.readers.source import Tally, binary_size, number, numbered_lines, without_launcher
-from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, bus_factor, canonical_op, make_sweep
+from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, absurd, bus_factor, canonical_op, make_sweep
 
 _DEEPSPEED = re.compile(r"^-{2,}\s*Performance of (\S+) on (\d{1,7}) devices", re.IGNORECASE)
 _IBM = re.compile(r"size\s*\(MB\)\s+avgbw\s*\(GB/sec\)", re.IGNORECASE)
@@ -105,6 +105,9 @@ def _add(table: _Table, line: int, raw: str, text: str, tally: Tally) -> None:
     point = table.parse(text, table) if table.parse else None
     if point is None or point[0] <= 0.0 or point[1] <= 0.0:
         tally.reject(line, raw, "not a row of size and positive time")
+        return
+    if why := absurd(point[0], point[1]):
+        tally.reject(line, raw, why)
         return
     tally.used += 1
     table.points.append((line, raw, point))

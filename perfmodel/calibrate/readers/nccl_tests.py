@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfmodel.calibrate.readers.source import Tally, number, numbered_lines, without_launcher
-from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, bus_factor, canonical_op, make_sweep
+from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, absurd, bus_factor, canonical_op, make_sweep
 
 _OP = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|reduce|gather|scatter|send_?recv)v?_perf\b"
@@ -140,6 +140,9 @@ def _row(line: int, raw: str, text: str, columns: list[str] | None, tally: Tally
         groups.append((time, algbw, busbw))
     if size <= 0.0 or not groups:
         tally.reject(line, raw, "a message of zero bytes")
+        return None
+    if wrong_units := next((why for time, *_ in groups if (why := absurd(size, time * 1e-6))), None):
+        tally.reject(line, raw, wrong_units)
         return None
     redop = words[3] if first >= 4 and number(words[3]) is None else "none"
     tally.used += 1

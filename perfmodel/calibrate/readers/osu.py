@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from perfmodel.calibrate.readers.source import Tally, number, numbered_lines, without_launcher
-from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, canonical_op, make_sweep
+from perfmodel.calibrate.readers.sweeps import Sweep, SweepLog, absurd, canonical_op, make_sweep
 
 _TITLE = re.compile(
     r"^#?\s*OSU\s+(?:MPI|NCCL|RCCL|SHMEM|UPC|xCCL)?\S*\s+(.*?)\s+(?:Test|Latency Test|Benchmark)\s*(?:v[\d.]+)?",
@@ -58,8 +58,12 @@ def read_osu(path: Path | str, *, op: str | None = None, ranks: int | None = Non
             size, value = number(words[0]), number(words[1]) if len(words) > 1 else None
             if size is None or value is None or value <= 0.0 or size <= 0.0:
                 tally.reject(line, raw, "not a row of size and positive time")
+                continue
+            time = value * 1e-6 if kind == "latency" else size / (value * 1e6)
+            if why := absurd(size, time):
+                tally.reject(line, raw, why)
             else:
-                rows.append((line, raw, size, value * 1e-6 if kind == "latency" else size / (value * 1e6)))
+                rows.append((line, raw, size, time))
                 tally.used += 1
         else:
             tally.reject(line, raw, "not a line of OSU micro-benchmarks")

@@ -22,6 +22,9 @@ OPS = (
     "scatter",
     "send_recv",
 )
+LARGEST_MESSAGE_BYTES = 1e13  # hundred times the memory of an accelerator
+SHORTEST_CALL_S, LONGEST_CALL_S = 1e-8, 1e5
+LARGEST_RATE = 1e14  # bytes/s, ten times what the fastest memory reaches
 _SPELLINGS = {op.replace("_", ""): op for op in OPS} | {
     "alltoallv": "all_to_all",
     "alltoallsingle": "all_to_all",
@@ -82,6 +85,21 @@ def canonical_op(name: str) -> str | None:
     ('all_reduce', 'all_to_all', 'reduce_scatter', None)
     """
     return _SPELLINGS.get(re.sub(r"[^a-z0-9]", "", name.lower().removesuffix("_perf")))
+
+
+def absurd(size_bytes: float, time_s: float) -> str | None:
+    """Why a timing cannot be one of a collective: more bytes than any memory, a time that no clock tells, a rate beyond
+    every link; None for one that can.
+
+    >>> absurd(2.0**20, 5e-5), absurd(1e30, 1.0), absurd(2.0**20, 1e-15)
+    (None, 'a message of 1e+30 bytes', 'a call of 1e-15 s')
+    """
+    if not 0.0 < size_bytes <= LARGEST_MESSAGE_BYTES:
+        return f"a message of {size_bytes:g} bytes"
+    if not SHORTEST_CALL_S <= time_s <= LONGEST_CALL_S:
+        return f"a call of {time_s:g} s"
+    rate = size_bytes / time_s
+    return f"a rate of {rate:g} B/s" if rate > LARGEST_RATE else None
 
 
 def bus_factor(op: str, ranks: int) -> float:

@@ -231,3 +231,18 @@ def test_sweeps_read_from_logs_are_fitted_within_eight_percent(tmp_path):
     errors = np.concatenate(errors)
     assert errors.size > 1800
     assert np.median(errors) <= 0.08
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "why"),
+    [(1e30, 1.0, "a message of 1e+30 bytes"), (2.0**20, 1e9, "a call of 1e+09 s"), (2.0**30, 2e-6, "B/s")],
+)
+def test_a_timing_that_no_collective_can_have_is_rejected_by_its_line(tmp_path, size, seconds, why):
+    good = [(2.0**power, 2e-5 + 2.0**power / 1e11) for power in range(13, 20)]
+    text = "\n".join(write_run("all_reduce", 8, 1, good))
+    row = (
+        f"  {size:.0f}  4  float  sum  -1  {seconds * 1e6:.2f}  1.0  1.0  0  {seconds * 1e6:.2f}  1.0  1.0  0"
+    )
+    found = read_nccl_tests(save(tmp_path, [*text.split("\n"), row], "all_reduce_perf.log"))
+    assert len(found.sweeps[0].bytes) == len(good)
+    assert any(why in one.reason for one in found.rejected)
