@@ -17,14 +17,20 @@ NUMBERS = (
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
 )  # fmt: skip
 _COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
-# The least a number may be where zero means nothing; the largest is more than any count, size or time of a run.
+# The least a number may be where zero means nothing, and more than any count, size, rate or time of a run.
 _LEAST = {
     **dict.fromkeys((*_COUNTS, "accelerators_per_node", "shard_group"), 1.0),
     **dict.fromkeys(("step_s", "time_s"), 1e-9),
     **dict.fromkeys(("global_batch", "seq_len", "micro_batch", "accumulation"), 1e-3),
     "network_gbit_per_s_per_node": 1e-3,
 }
-LARGEST = 1e18
+_MOST = {
+    **dict.fromkeys((*_COUNTS, "accelerators_per_node", "shard_group"), 1e7),
+    **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
+    **dict.fromkeys(("global_batch", "micro_batch"), 1e12),
+    **dict.fromkeys(("seq_len", "accumulation", "repeats", "network_gbit_per_s_per_node"), 1e9),
+    "bytes": 1e15,
+}
 
 
 @dataclass(frozen=True)
@@ -100,15 +106,16 @@ def _numbers(
             value = float(cell)
         except ValueError:
             value = np.nan
-        whole = column in _COUNTS
-        if not _LEAST.get(column, 0.0) <= value <= LARGEST or (whole and value != np.floor(value)):
+        whole, most = column in _COUNTS, _MOST[column]
+        if not _LEAST.get(column, 0.0) <= value <= most or (whole and value != np.floor(value)):
+            wrong = f"more than {most:g}" if value > most else f"not a positive {'whole ' * whole}number"
             problems.append(
                 Problem(
                     file=str(path),
                     line=line,
                     column=header.index(column) + 1,
                     code="D004",
-                    message=f'{column} is "{cell}": not a positive {"whole " if whole else ""}number',
+                    message=f'{column} is "{cell}": {wrong}',
                     help="leave a cell blank when nobody says",
                 )
             )

@@ -342,6 +342,20 @@ def test_a_point_on_more_nodes_than_accelerators_is_refused(tmp_path: Path) -> N
     assert faults_of(folder) == ["points.csv:3 nodes is more than k"]
 
 
+def test_absurd_counts_and_times_are_refused(tmp_path: Path) -> None:
+    points = (
+        POINTS.replace("one,32,4,32", "one,1e18,4,32")
+        .replace("0.055", "1e17")
+        .replace("128,1,1024", "inf,1,1e18")
+    )
+    assert faults_of(write(tmp_path / "d", points=points)) == [
+        'points.csv:2 step_s is "1e17": more than 1e+07',
+        'points.csv:3 micro_batch is "inf": more than 1e+12',
+        'points.csv:3 global_batch is "1e18": more than 1e+12',
+        'points.csv:5 k is "1e18": more than 1e+07',
+    ]
+
+
 def test_every_cell_of_a_workload_is_named_at_once(tmp_path: Path) -> None:
     head = "workload,kind,sample,params,causal,memory_len,projected_vocab,vocab\n"
     rows = "a,decoder-transformer,sequence,many,maybe,nan,0,9\nb,decoder-transformer,sequence,1,1,-1,10,9\na,convnet,image,1,,,,\n"
