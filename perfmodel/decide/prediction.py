@@ -23,7 +23,7 @@ from perfmodel.decide.knee import (
 )
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.pricing import Tariff
-from perfmodel.decide.ratio import efficiency_band
+from perfmodel.decide.ratio import efficiency_band, is_timed
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
@@ -239,7 +239,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
     )
     below, above = _ratio_band(found, beliefs)
-    doubt = efficiency_doubt(found, beliefs, below, base)
+    doubt = -np.log(below)
     odds = knee_odds(beliefs)
     caution = cautious(np.ones_like(k), doubt, odds)
     lost = ledger(k, found.parts, job.regime, base)
@@ -333,30 +333,17 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
 
 def _ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:
     """Factors from E(K) to the ends of its 90 % band; NaN where there are too few draws to tell."""
-    band = efficiency_band(found, beliefs) if found.draws_s.shape[0] > 1 else None
+    told = is_timed(beliefs) or found.draws_s.shape[0] > 1
+    band = efficiency_band(found, beliefs) if told else None
     if band is None:
         return np.full(found.k.shape, np.nan), np.full(found.k.shape, np.nan)
     return band.low / band.middle, band.high / band.middle
 
 
-def efficiency_doubt(found: Curve, beliefs: Beliefs, below: Array, base: int) -> Array:
-    """Log half-width of the 90 % band of E(K), as the validation of knees takes it.
-
-    With step times measured, the baseline is known and the doubt is that of T(K); otherwise that of T(K) / T(K0), of
-    which `below` is the lower end. NaN where it is not known.
-    """
-    known = beliefs.calibration
-    if known is None or not known.k.size:
-        return np.asarray(-np.log(below))
-    half = np.log(found.high_s / found.time_s)
-    half[base] = 0.0
-    return np.asarray(half)
-
-
 def knee_odds(beliefs: Beliefs) -> float:
     """The odds above which a knee is declared, for what is measured of the job."""
     known = beliefs.calibration
-    return beliefs.knee_odds("ratio" if known is None or not known.k.size else known.mode)
+    return beliefs.knee_odds(known.mode if known is not None and is_timed(beliefs) else "ratio")
 
 
 def how_chosen(rule: str, threshold: float, odds: float) -> str:

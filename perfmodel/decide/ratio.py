@@ -34,9 +34,13 @@ def log_half_width(drawn: Array, base: Array, noise: float, factor: float) -> Ar
 
 
 def conformal_factor(found: Curve, beliefs: Beliefs) -> float:
-    """The widening of 90 % bands of ratios that the validation asked for, for this kind of workload."""
-    mode = beliefs.calibration.mode if beliefs.calibration is not None else "ratio"
-    return beliefs.factor(mode, found.setup.workload.kind)
+    """The widening of 90 % bands of drawn ratios that the validation asked for, for this kind of workload."""
+    return beliefs.factor("ratio", found.setup.workload.kind)
+
+
+def is_timed(beliefs: Beliefs) -> bool:
+    """Whether step times of the job were measured: its baseline is known then."""
+    return beliefs.calibration is not None and bool(beliefs.calibration.k.size)
 
 
 def efficiency_band(found: Curve, beliefs: Beliefs, widen: float = 1.0) -> EfficiencyBand | None:
@@ -47,12 +51,17 @@ def efficiency_band(found: Curve, beliefs: Beliefs, widen: float = 1.0) -> Effic
     first = int(usable[0])
     work = found.setup.global_batch / found.k
     middle = found.time_s[first] / found.time_s * work / work[first]
-    if found.draws_s.shape[0] < 2:
+    if is_timed(beliefs):
+        # As knees are validated: against a measured baseline the doubt is that of T(K).
+        half = widen * np.log(found.high_s / found.time_s)
+        half[first] = 0.0
+    elif found.draws_s.shape[0] < 2:
         return EfficiencyBand(first, middle, middle, middle)
-    half = log_half_width(
-        found.draws_s,
-        found.draws_s[:, first : first + 1],
-        beliefs.noise,
-        widen * conformal_factor(found, beliefs),
-    )
+    else:
+        half = log_half_width(
+            found.draws_s,
+            found.draws_s[:, first : first + 1],
+            beliefs.noise,
+            widen * conformal_factor(found, beliefs),
+        )
     return EfficiencyBand(first, middle, middle * np.exp(-half), middle * np.exp(half))
