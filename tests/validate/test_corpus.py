@@ -376,9 +376,8 @@ def test_another_model_of_a_name_of_the_zoo_keeps_its_own_shape(tmp_path: Path) 
     head = "workload,kind,sample,params,layers,hidden,heads,vocab,seq_len,flop_per_sample_forward\n"
     for row in ("decoder-transformer,sequence,1000000,2,128,2,100,64,", "convnet,image,1000000,,,,,,1e9"):
         folder = write(tmp_path / "d", FAMILIES.replace("resnet50", name), POINTS, head + f"{name},{row}\n")
-        corpus = read_corpus(folder)
-        resolve(corpus, Catalog.default())
-        found = corpus.workloads[name]
+        found = known_workload(name, read_corpus(folder), Catalog.default())
+        assert found is not None
         assert (found.memory_len, found.projected_vocab) == (None, None)
 
 
