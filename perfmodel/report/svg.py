@@ -14,6 +14,7 @@ from html import escape
 from perfmodel.report import text
 from perfmodel.report.model import Chart, Series
 
+WIDE_SPAN = 1e6  # of a log axis: powers of two beyond it are hard to read
 MOST_DOTS = 600  # a series beyond it is thinned evenly: the page must stay small
 _Scale = Callable[[float], float]
 
@@ -70,11 +71,14 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Powers of two that cover a span, thinned to what fits.
+    """Powers of two that cover a span, thinned to what fits; of ten where the span is too wide for readable ones.
 
-    >>> log_ticks(1, 1024, 6)
-    [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]
+    >>> log_ticks(1, 1024, 6), log_ticks(2e-6, 3000, 6)
+    ([1.0, 4.0, 16.0, 64.0, 256.0, 1024.0], [1e-05, 0.001, 0.1, 10.0, 1000.0])
     """
+    if high > WIDE_SPAN * low:
+        first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+        return [float(f"1e{i}") for i in range(first, last + 1, -(-(last - first + 1) // most) or 1)]
     first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
     if last < first:
         return [low]

@@ -23,6 +23,7 @@ from perfmodel.validate.scores import errors, summary
 
 Array = NDArray[np.float64]
 SHIPPED = "shipped"
+SCORED_GRADES = "AB"  # a blank one is scored too
 
 
 def shipped_corpus() -> Path:
@@ -49,7 +50,7 @@ def validate(
     """
     is_shipped = folder is None
     corpus = read_corpus(folder or shipped_corpus())
-    resolved = resolve(corpus, catalog or Catalog.default())
+    resolved = resolve(corpus, catalog or Catalog.default(), SCORED_GRADES)
     data = resolved.observations
     beliefs_for, fold_of = (
         _held_out(resolved, scheme, refit) if is_shipped else (_always(shipped_beliefs()), None)
@@ -65,11 +66,23 @@ def validate(
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
+    result["notes"] = _left_out(corpus)
     result["scheme"] = (
-        f"every family predicted without its {scheme}" if is_shipped else "shipped priors as they are"
+        f"every family predicted without its {scheme}"
+        if is_shipped
+        else "with the shipped beliefs as they are"
     )
     inputs = {"data": SHIPPED if is_shipped else str(folder), "scheme": scheme if is_shipped else None}
     return Result("validation", inputs, result, seed)
+
+
+def _left_out(corpus: Corpus) -> list[str]:
+    """Points that their grade keeps from the figures, in words."""
+    grades = _count(row.text["grade"] for row in corpus.points if row.text["grade"] not in SCORED_GRADES)
+    return [
+        f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
+        for grade, count in sorted(grades.items())
+    ]
 
 
 def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
@@ -146,8 +159,10 @@ def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
     kind = np.array(data.kinds)[family]
     accelerator = np.array([row.text["accelerator"] for row in resolved.families])[family]
     source = np.array([row.text["source"] for row in resolved.families])[family]
-    crossing = np.where(crosses(data, scored), "crosses the node", "does not")
-    return {"kind": kind, "accelerator": accelerator, "source": source, "crossing": crossing}
+    keys = {"kind": kind, "accelerator": accelerator, "source": source}
+    if scored.mode != "datasheet":  # no calibration from which a point could cross
+        keys["crossing"] = np.where(crosses(data, scored), "crosses the node", "crosses none anew")
+    return keys
 
 
 def law_figures(

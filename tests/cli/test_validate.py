@@ -63,6 +63,25 @@ def test_the_table_fits_a_terminal(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def test_points_kept_out_by_their_grade_are_counted_and_the_title_says_what_the_beliefs_saw(
+    tmp_path: Path,
+) -> None:
+    points = subset(tmp_path) / "points.csv"
+    lines = points.read_text(encoding="utf-8").splitlines(keepends=True)
+    grade = lines[0].split(",").index("grade")
+    cells = lines[1].split(",")
+    cells[grade] = "C"
+    points.write_text("".join([lines[0], ",".join(cells), *lines[2:]]), encoding="utf-8")
+    done = run("--data", str(tmp_path))
+    assert "note: 1 point not scored: grade C" in done.stdout
+    assert "with the shipped beliefs as they are" in " ".join(done.stdout.split())
+    crossing = [line.split()[:2] for line in done.stdout.splitlines() if " crossing " in line]
+    assert ["one", "node"] in crossing
+    assert not any(
+        words[0] == "datasheet" for words in crossing
+    )  # nothing was calibrated: nothing is crossed
+
+
 def test_a_broken_folder_is_refused(tmp_path: Path) -> None:
     done = run("--data", str(tmp_path))
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -10,6 +11,7 @@ import pytest
 from perfmodel.errors import UsageError
 from perfmodel.report import plots
 from perfmodel.report.kinds import module_of
+from perfmodel.report.plots import style
 
 CASES = [
     ("prediction", name)
@@ -253,3 +255,14 @@ def test_every_figure_a_kind_offers_can_be_drawn(make):
         envelope = build()
         for name in module_of(envelope).figures(envelope):
             assert (kind, name) in CASES
+
+
+def test_k_ticks_stand_apart_however_many_k_there_are():
+    figure, axes = style.new("t", "", "y")
+    style.k_axis(axes, [1, 2, 3, *range(4, 4096, 96), 16384])
+    ticks = [float(x) for x in axes.get_xticks()]
+    assert len(ticks) <= style.MOST_K_TICKS
+    assert ticks[-1] == 16384
+    assert {b / a for a, b in itertools.pairwise(ticks)} == {4.0}
+    style.k_axis(axes, [1, 3, 12])
+    assert list(axes.get_xticks()) == [1, 3, 12]

@@ -10,14 +10,17 @@ from typing import Any
 from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
+from perfmodel.report.svg import MOST_DOTS
 
 WORST = 15
 
 
 def title(envelope: Envelope) -> str:
-    """What was validated against."""
+    """What was validated against, and what the beliefs had seen of it."""
     data = common.name_of(common.setting(envelope, "data"))
-    return "Validation" + (f" on {data}" if data else "")
+    data = "the shipped runs" if data == "shipped" else data
+    scheme = result_of(envelope).get("scheme")
+    return "Validation" + (f" on {data}" if data else "") + (f", {scheme}" if scheme else "")
 
 
 def answer(envelope: Envelope) -> str:
@@ -26,10 +29,15 @@ def answer(envelope: Envelope) -> str:
     for name, mode in modes(result_of(envelope)).items():
         words.append(
             f"{name.replace('_', ' ')}: median error {text.quantity(mode.get('median_ape'), '%')} "
-            f"over {mode.get('points', 0)} points of {mode.get('families', 0)} families, "
+            f"over {_counted(mode.get('points', 0), 'point', 'points')} "
+            f"of {_counted(mode.get('families', 0), 'family', 'families')}, "
             f"the 90 % band holds {text.quantity(mode.get('coverage_90'), '%')}"
         )
     return "; ".join(words) + "." if words else "Nothing was scored."
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -50,7 +58,7 @@ def notes(envelope: Envelope) -> list[str]:
     for key, said in (("unresolved", "not scored"), ("corrected", "read otherwise than labelled")):
         reasons = Counter(str(one.get("reason")) for one in result.get(key) or ())
         for reason, count in reasons.items():
-            found.append(f"{count} {'family' if count == 1 else 'families'} {said}: {reason}")
+            found.append(f"{_counted(count, 'family', 'families')} {said}: {reason}")
     return found + common.notes_of(result)
 
 
@@ -74,11 +82,11 @@ def charts(envelope: Envelope) -> list[Chart]:
         Chart(
             "Predicted against measured",
             "measured [s]",
-            "predicted",
+            "predicted [s]",  # in the unit of the other axis: exact is then where both labels agree
             series,
             alt=alt,
             y_log=True,
-            y_quantity="s",
+            note=f"at most {MOST_DOTS} points of each mode are drawn" if len(values) > MOST_DOTS else "",
         )
     ]
 

@@ -6,6 +6,7 @@ dash and marker, stacked parts in hatching, so nothing is told by colour alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ GREY, PALE = "#767676", "#D9D9D9"
 COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY)
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MOST_K_TICKS = 12
 HATCHES = ("", "", "//", "", "..", "", "xx", "\\\\")
 
 _SETTINGS: dict[str, Any] = {
@@ -88,15 +90,19 @@ def plain(value: str) -> str:
 
 
 def k_axis(axes: Axes, k: Sequence[float], label: str = "accelerators K") -> None:
-    """A log2 axis whose ticks are the K values themselves, thinned to what fits."""
+    """A log2 axis whose ticks are the K values themselves; powers of two where those are too many to stand apart."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     known = sorted({float(x) for x in k if x > 0})
     if not known:
         return
     axes.set_xscale("log", base=2)
-    step = -(-len(known) // 12)
-    ticks = known[::-1][::step][::-1]
+    if len(known) > 2 * MOST_K_TICKS:
+        first, last = math.ceil(math.log2(known[0])), math.floor(math.log2(known[-1]))
+        known_ticks = [2.0**i for i in range(first, last + 1)]
+    else:
+        known_ticks = known
+    ticks = known_ticks[::-1][:: -(-len(known_ticks) // MOST_K_TICKS)][::-1]
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
