@@ -258,7 +258,7 @@ def test_every_figure_a_kind_offers_can_be_drawn(make):
 
 
 def test_k_ticks_stand_apart_however_many_k_there_are():
-    figure, axes = style.new("t", "", "y")
+    _, axes = style.new("t", "", "y")
     style.k_axis(axes, [1, 2, 3, *range(4, 4096, 96), 16384])
     ticks = [float(x) for x in axes.get_xticks()]
     assert len(ticks) <= style.MOST_K_TICKS
