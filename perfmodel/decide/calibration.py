@@ -18,6 +18,7 @@ from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.sweeps import Sweep
 from perfmodel.calibrate.readers.timings import Parser, Timings
+from perfmodel.decide.facts import calibrated_on
 from perfmodel.decide.measured import (
     jitter_of_ranks,
     power_from_draws,
@@ -33,6 +34,8 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.curve import Setup
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
+
+UNSTEADY = 0.1  # standard deviation over mean of repeats at one K: beyond it they are hardly of one run
 
 
 def calibrate_job(
@@ -113,11 +116,14 @@ def calibrate_job(
         notes.append(
             f"doubted, and given little weight: the measurement at K = {', '.join(map(str, doubted))}"
         )
+    if new:
+        updated = replace(updated, meta={**updated.meta, "calibrated_on": calibrated_on(job)})
     result: dict[str, Any] = {
         "answer": _answer(report, drawn),
         "mode": report["mode"],
         "points": report["points"],
         "coefficients": _coefficients(report["parameters"]),
+        "unidentified": [row["name"] for row in report["parameters"] if row["status"] == "unidentified"],
         "direct": report["direct"],
         "trace": report["trace"],
         "jitter": families,
@@ -166,6 +172,15 @@ def _timed(
     if stated.any():
         batch = np.where(stated, table.global_batch, batch)
         notes.append("batches are those of the timings file")
+    apart = [
+        f"K = {at} by {deviation / mean:.0%}"
+        for at, mean, deviation in zip(table.k, table.time_s, table.std_s, strict=True)
+        if deviation > UNSTEADY * mean
+    ]
+    if apart:
+        notes.append(
+            f"repeats disagree, and only their mean is used: {', '.join(apart)} (standard deviation)"
+        )
     return replace(setup, k=k, global_batch=batch), table.time_s
 
 
@@ -186,6 +201,10 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _some(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
 def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
     power = ""
     if drawn:
@@ -200,11 +219,12 @@ def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
         status: sum(row["status"] == status for row in rows)
         for status in ("fitted", "at a bound", "in conflict with the prior", "unidentified")
     }
-    words = f"{counts['fitted']} of {len(rows)} beliefs were informed, {counts['unidentified']} were not"
+    moved = len(rows) - counts["unidentified"]
+    words = f"{moved} of {len(rows)} beliefs {'was' if moved == 1 else 'were'} informed, {counts['unidentified']} were not"
     if counts["at a bound"]:
-        words += f", {counts['at a bound']} ended at a bound"
+        words += f"; {counts['at a bound']} ended at a bound"
     if counts["in conflict with the prior"]:
-        words += f", {counts['in conflict with the prior']} contradict the prior"
+        words += f"; {_some(counts['in conflict with the prior'], 'contradicts', 'contradict')} the prior"
     if report["points"]:
         worst = max(abs(row["residual"]) for row in report["points"])
         count = len(report["points"])

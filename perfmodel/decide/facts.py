@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve
 from perfmodel.predict.layouts import DECLARED as USUAL
 from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, FALLBACKS, HOST_LINK_BYTES_PER_S
@@ -161,6 +163,28 @@ def _declared(found: Curve) -> dict[str, Fact]:
         else:
             made[name] = Fact("not declared", "", "default: the belief about the host's input rate", DECLARED)
     return made
+
+
+def calibrated_on(job: Job) -> dict[str, str]:
+    """What a calibration on this job is about: kept with its beliefs."""
+    names = {"workload": job.workload.name, "cluster": job.cluster.name}
+    return {key: name for key, name in names.items() if name}
+
+
+def foreign(job: Job, beliefs: Beliefs) -> list[str]:
+    """A warning where the beliefs were calibrated on another cluster or, by step times, on another workload.
+
+    Files of older versions do not say on what.
+    """
+    known, held = beliefs.meta.get("calibrated_on"), beliefs.calibration
+    if held is None or not isinstance(known, Mapping):
+        return []
+    own = calibrated_on(job)
+    about = ("workload", "cluster") if held.k.size else ("cluster",)  # a link's rate is of no workload
+    if all(known.get(key) == own.get(key) for key in about):
+        return []
+    there, here = (" on ".join(str(names.get(key, "?")) for key in about) for names in (known, own))
+    return [f"beliefs: calibrated on {there}, used for {here}: what was measured there need not hold here"]
 
 
 def defaults(job: Job, found: Curve) -> list[str]:

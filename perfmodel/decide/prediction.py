@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
 from perfmodel.decide.cost import Decision, decide
 from perfmodel.decide.energy import PowerModel, step_energy
+from perfmodel.decide.facts import foreign
 from perfmodel.decide.knee import (
     DEFAULT_THRESHOLD,
     RISK,
@@ -304,7 +305,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
         "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
-        "notes": [*job.notes, cost.sentence, *_above_one(found, eff, base)],
+        "notes": [*foreign(job, beliefs), *job.notes, cost.sentence, *_above_one(found, eff, base)],
     }
     return result
 
@@ -404,7 +405,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "p_star": {"k": None, "cost_usd": None, "time_s": None},
         "fastest": {"k": None, "cost_usd": None, "time_s": None},
         "rests_on": rests_on(job, found, beliefs),
-        "notes": list(job.notes),
+        "notes": [*foreign(job, beliefs), *job.notes],
     }
 
 

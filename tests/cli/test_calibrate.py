@@ -39,6 +39,34 @@ def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
     )
 
 
+def test_beliefs_of_another_job_are_used_with_a_warning(timings: Path) -> None:
+    run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
+    other = [word.replace("resnet50", "bert-large") for word in JOB]
+    own = run("predict", *JOB, "-k", "1..16", "--beliefs", "b.json", cwd=timings)
+    assert "calibrated on" not in own.stdout
+    for verb, where in (("predict", ["-k", "1..16"]), ("explain", ["--k", "8"])):
+        done = run(verb, *other, *where, "--beliefs", "b.json", cwd=timings)
+        said = " ".join(done.stdout.split())
+        assert "calibrated on resnet50 on dgx-a100, used for bert-large on dgx-a100" in said, done.stderr
+
+
+def test_repeats_that_disagree_and_beliefs_left_alone_are_named(timings: Path) -> None:
+    (timings / "t.csv").write_text("k,time_s\n8,0.09\n8,0.18\n16,0.1\n16,0.101\n")
+    done = run("calibrate", *JOB, "--timings", "t.csv", "--format", "json", cwd=timings)
+    result = json.loads(done.stdout)["result"]
+    said = [note for note in result["notes"] if note.startswith("repeats disagree")]
+    assert len(said) == 1
+    assert "K = 8 by 47%" in said[0]
+    assert "K = 16" not in said[0]
+    moved = {row["name"] for row in result["coefficients"]}
+    assert moved
+    assert not moved & set(result["unidentified"])
+    assert (
+        f"{len(moved)} of {len(moved) + len(result['unidentified'])} beliefs were informed"
+        in result["answer"]
+    )
+
+
 def write_traces(folder: Path, ranks: int, *, slow: float = 0.0) -> list[str]:
     """Steps of 100 ms: 60 ms of compute, 20 ms of all-reduce of which half runs under it; odd ranks `slow` ms longer."""
     names = []

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide import cost, goodput
+from perfmodel.decide.facts import foreign
 from perfmodel.decide.pareto import front
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.constraints import Nearest, nearest
@@ -70,7 +71,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         "by_k": [_entry(found, candidate) for candidate in found.partial.fastest],
         "bounds": found.request.bounds.as_dict(),
         "cost_basis": f"{found.jobs[0].steps} steps" if found.jobs and found.jobs[0].steps else "one step",
-        "notes": _notes(found),
+        "notes": _notes(found, beliefs),
     }
     if found.interrupted:
         result["interrupted"] = True
@@ -221,8 +222,9 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
     return out
 
 
-def _notes(found: Found) -> list[str]:
-    notes = list(found.jobs[0].notes) if found.jobs else []
+def _notes(found: Found, beliefs: Beliefs) -> list[str]:
+    notes = [note for job in found.jobs for note in foreign(job, beliefs)]
+    notes += found.jobs[0].notes if found.jobs else ()
     if found.jobs and found.jobs[0].steps is None:
         notes.append("no steps given: cost, energy, deadline and budget are for one step")
     unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]

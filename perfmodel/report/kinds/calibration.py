@@ -37,7 +37,10 @@ def tables(envelope: Envelope) -> list[Table]:
         keys = [key for key in _KEYS if any(row.get(key) is not None for row in rows)]
         columns = [Column(key, "", 0 if key in ("name", "value") else 1, key) for key in keys]
         cells: list[list[Cell]] = [[row.get(key) for key in keys] for row in rows]
-        note = "A coefficient at its prior was not informed by these measurements."
+        note = (
+            "Factors on the beliefs before. What is not listed was not informed by these measurements; "
+            "at a bound: as far from its prior as a fit may go."
+        )
         found.append(Table("Coefficients", columns, cells, note=note, role="decision"))
     for key, value in result.items():
         if key in ("coefficients", "notes", "warnings") or not isinstance(value, list) or not value:
