@@ -102,13 +102,22 @@ def show(
     quiet: QuietOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show one entry: every value with its source, and what follows from them."""
+    """Show one entry: every value with its source, what follows from them, and what beliefs about it rest on."""
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.entry import details
 
     catalog = Catalog.default(specs or ())
     chosen = None if kind is None else _kind(kind)
-    emit(details(catalog, name, chosen, today=_day(today)), format, output, quiet=quiet)
+    found = details(catalog, name, chosen, today=_day(today))
+    if found.inputs["kind"] in ("accelerators", "links"):
+        from dataclasses import replace
+
+        from perfmodel.decide.knowledge import about
+        from perfmodel.predict.beliefs import shipped_beliefs
+
+        known = about(catalog.get(found.inputs["kind"], name), shipped_beliefs())
+        found = replace(found, result={**found.result, "beliefs": known})
+    emit(found, format, output, quiet=quiet)
 
 
 def lint(

@@ -77,6 +77,12 @@ def tables(envelope: Envelope) -> list[Table]:
     if result["derived"]:
         rows = [(item["key"], item["text"], item["formula"]) for item in result["derived"]]
         found.append(Table("Derived", ("figure", "is", "from"), rows, role="breakdown"))
+    if result.get("beliefs"):
+        titles = ("belief", "is", "runs of", Column("families"), Column("meaning", priority=1))
+        keys = ("name", "basis", "from", "families", "meaning")
+        known = [tuple(item[key] for key in keys) for item in result["beliefs"]]
+        note = "Families: series of measured runs there. Assumed: what all jobs show, with a wide spread."
+        found.append(Table("Beliefs beside these values", titles, known, note, "breakdown"))
     if sources:
         numbered = [(numbers[source], source) for source in sources]
         found.append(Table("Sources", ("", "source"), numbered, role="breakdown"))
