@@ -35,7 +35,7 @@ MAX_K = 10_000_000
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {
     "k": ("workers", "gpus", "nodes", "n", "p", "ranks", "world_size", "accelerators", "n_workers"),
-    "time_s": ("time", "t", "seconds", "elapsed", "duration", "wall_s", "runtime", "step_time"),
+    "time_s": ("time", "t", "seconds", "elapsed", "duration", "wall_s", "runtime", "step_time", "step_s"),
 }
 _SPELLED = {word: column for column, words in _ALSO_CALLED.items() for word in words}
 _SHOWN_PROBLEMS = 50
@@ -161,7 +161,7 @@ def _header_problems(header: _Header, name: str) -> list[Problem]:
             add(at, "T003", "a column without a name")
         elif column not in KNOWN:
             absent = [known for known in KNOWN if known not in header.names]
-            likely = closest(column, absent, 0.75) or _SPELLED.get(column)
+            likely = _SPELLED.get(column) or closest(column, absent, 0.75)
             if likely in absent:
                 mistyped.add(likely)
                 add(at, "T002", f'unknown column "{column}"; did you mean "{likely}"?', _HELP)
