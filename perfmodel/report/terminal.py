@@ -8,7 +8,7 @@ from perfmodel.report import spark, text
 from perfmodel.report.kinds import charts_of, module_of
 from perfmodel.report.model import Envelope, Table
 from perfmodel.report.stamp import stamp
-from perfmodel.report.tables import tables
+from perfmodel.report.tables import main_table, tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,10 +40,12 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
             crop=False,
             soft_wrap=True,
         )
+    main = main_table(envelope)
     for table in tables(envelope):
         if table.role not in ("detail", "assumptions", "limits") and table.rows:
             console.print()
-            print_table(table, console)
+            held = main is not None and table.title == main.title
+            print_table(table, console, fuller="csv" if held else "md")
     notes = kind.notes(envelope)
     if notes:
         console.print()
@@ -77,8 +79,8 @@ def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = Fa
     return []
 
 
-def print_table(table: Table, console: Console) -> None:
-    """One table; when it is too wide the columns of least priority are left out and named."""
+def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
+    """One table; when it is too wide the columns of least priority are left out and named; `fuller` is the format that has all its columns."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -119,7 +121,7 @@ def print_table(table: Table, console: Console) -> None:
         console.print(escape(prose(table.note, console)), highlight=False, style="dim")
     dropped = [head.title for i, head in enumerate(heads) if i not in widths]
     if dropped:
-        words = f"more columns with --format csv: {', '.join(dropped)}"
+        words = f"more columns with --format {fuller}: {', '.join(dropped)}"
         console.print(escape(prose(words, console)), highlight=False, style="dim")
 
 

@@ -78,6 +78,16 @@ def test_a_narrow_terminal_drops_columns_by_priority_and_names_them(make):
     assert "carbon" in output or "CO2" in output
 
 
+def test_columns_left_out_are_promised_by_a_format_that_has_them(make):
+    envelope = make["validation"]()
+    words = [line for line in printed(envelope, width=44).splitlines() if line.startswith("more columns")]
+    assert any("--format md" in line for line in words)
+    kept = tables.to_csv(envelope).splitlines()[0]
+    for line in words:
+        if "--format csv" in line:
+            assert all(name.strip() in kept for name in line.partition(": ")[2].split(","))
+
+
 def test_prediction_answer_states_knee_cause_and_both_ends(make):
     envelope = make["prediction"]()
     answer = module_of(envelope).answer(envelope)

@@ -73,6 +73,7 @@ def sweeps(envelope: Envelope) -> Figure:
         axes.plot(size, fit, color=color, linestyle=style.DASHES[i % 4])
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    _plain_log_axes(axes)
     for item in data.rows(result.get("crossovers")):
         style.vertical(axes, float(item["bytes"]), f"{item['from']} to {item['to']}")
     style.legend_below(figure, axes)
@@ -138,6 +139,29 @@ def audit(envelope: Envelope) -> Figure:
     style.log2_y(axes)
     style.legend(axes, loc="best")
     return figure
+
+
+def _plain_log_axes(axes: Axes) -> None:
+    """Message sizes as people say them, rates as plain numbers: powers beside a tick are hard to compare."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    def size(value: float, _: int) -> str:
+        for step, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+            if value >= step:
+                return f"{value / step:g} {name}"
+        return f"{value:g} B"
+
+    axes.set_xlabel("message")
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=10))
+    axes.xaxis.set_major_formatter(FuncFormatter(size))
+    axes.xaxis.set_minor_locator(NullLocator())
+    low, high = axes.get_ylim()
+    wide = high > 20 * low
+    axes.yaxis.set_major_locator(
+        LogLocator(base=10, subs=(1, 2, 5) if wide else tuple(i / 2 for i in range(2, 20)))
+    )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _by_mode(envelope: Envelope) -> dict[str, list[tuple[float, float, float]]]:
