@@ -169,22 +169,26 @@ SIGNS = ("floor", "spread", "gap", "disagreement", "reach", "loss", "crossing", 
 
 
 def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
-    """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions."""
+    """Join the step model's log time with the laws' (`law`, in the same unit) by their precisions.
+
+    Signs of a bold extrapolation (laws at odds, losses, change) speak of K beyond the largest measured one alone.
+    """
     spread = np.hypot(spread, laws.doubt * (model - law))
     weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
     value = np.asarray((1.0 - weight) * model + weight * law)
     crosses, reach, loss = laws.grounds[:3]
+    beyond = (reach > 0.0).astype(float)
     signs = np.stack(
         np.broadcast_arrays(
             np.ones_like(model),
             joined,
             np.abs(model - law),
-            laws.disagreement,
+            beyond * laws.disagreement,
             reach,
-            np.abs(loss),
+            beyond * np.abs(loss),
             crosses,
-            np.abs(value - (law - laws.log_tau + laws.level)),
+            beyond * np.abs(value - (law - laws.log_tau + laws.level)),
         )
     )
     return Joined(value, signs)

@@ -80,6 +80,16 @@ def test_the_change_since_the_largest_measured_k_is_a_sign() -> None:
     assert found.signs[SIGNS.index("change")] == pytest.approx([0.0, np.log(1.5 / 1.1)], abs=1e-6)
 
 
+def test_losses_and_laws_at_odds_widen_what_lies_beyond_the_measurements_alone() -> None:
+    """More timings, with the losses that they show, never widen the band of a K that was measured."""
+    known = laws([8.0, 16.0, 32.0], [1.0, 1.2, 1.6], [8.0, 16.0, 32.0, 64.0], LawTrust(doubt=0.0))
+    found = join(np.log([1.0, 1.2, 1.6, 2.2]), np.full(4, 0.01), known.log_tau, known)
+    for name in ("disagreement", "loss", "change"):
+        sign = found.signs[SIGNS.index(name)]
+        assert sign[:3].tolist() == [0.0, 0.0, 0.0], name
+        assert sign[3] > 0.1, name
+
+
 def test_a_model_far_from_the_laws_is_doubted() -> None:
     """The further away it says, the smaller the share of the way that it takes the answer."""
     known = laws([1.0, 8.0], [1.0, 1.1], [64.0, 64.0, 64.0], LawTrust(doubt=0.3))
