@@ -314,7 +314,8 @@ def tuning() -> list[str]:
         "",
         "Coefficients never see the group that is scored. The scatter between jobs and the trust in one-line laws are",
         "chosen by held-out errors; here are the errors when that choice, too, does without the fold. The second row of each",
-        "mode is what to expect of a stranger's runs of this sort.",
+        "mode is what to expect of a stranger's runs of this sort. Both are found on the model made linear around each job, so",
+        "the first is a little off the table above.",
         "",
         *table(["mode", "", "median", "mean", "p90"], rows),
     ]

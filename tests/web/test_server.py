@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -26,12 +27,11 @@ from perfmodel.web.workshop import BusyError, Workers, Workshop
 JOB = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..64"}
 
 
-@pytest.fixture(scope="module")
-def running(library):
-    limits = server.limits_for("127.0.0.1", limits=Limits(header_seconds=0.5, body_seconds=0.5))
+@contextmanager
+def serving(library, limits):
     listener = server.bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    app = server.build(Workers(lambda: library), limits)
+    app = server.build(Workers(lambda: library), server.limits_for("127.0.0.1", limits=limits))
     thread = threading.Thread(target=app.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 20
@@ -43,6 +43,13 @@ def running(library):
     thread.join(10)
     listener.close()
     assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def running(library):
+    """A server that soon loses patience with a slow client."""
+    with serving(library, Limits(header_seconds=0.5, body_seconds=0.5)) as port:
+        yield port
 
 
 def healthy(port):
@@ -113,17 +120,19 @@ def test_clients_that_vanish_leave_nothing_behind(running):
     assert healthy(running)
 
 
-def test_many_clients_at_once_all_get_the_right_answer(running):
+def test_many_clients_at_once_all_get_the_right_answer(library):
     async def ask(client, batch):
         response = await client.post("/api/predict", json=JOB | {"global_batch": batch})
         return batch, response.status_code, response.json()["inputs"]["global_batch"]
 
-    async def everyone():
-        base = f"http://127.0.0.1:{running}"
+    async def everyone(port):
+        base = f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient(base_url=base, timeout=60, trust_env=False) as client:
             return await asyncio.gather(*(ask(client, 256 * (1 + i % 8)) for i in range(40)))
 
-    assert all(code == 200 and asked == got for asked, code, got in asyncio.run(everyone()))
+    with serving(library, Limits()) as port:
+        answers = asyncio.run(everyone(port))
+    assert all(code == 200 and asked == got for asked, code, got in answers)
 
 
 def test_worker_processes_answer_and_a_killed_one_is_replaced(library):
