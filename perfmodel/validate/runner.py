@@ -18,6 +18,7 @@ from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
 
@@ -60,6 +61,7 @@ def validate(
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
         result["modes"][mode] = mode_figures(resolved, scored, fold_of)
+        result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
         result["families"] += family_rows(resolved, scored)
     result["collectives"] = collective_figures(corpus, is_shipped)
     result["corrected"] = [

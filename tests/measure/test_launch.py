@@ -61,7 +61,11 @@ def test_ranks_that_ignore_the_interrupt_are_killed(tmp_path: Path, monkeypatch:
 
 def test_an_interrupt_of_the_parent_alone_leaves_nobody_behind(tmp_path: Path) -> None:
     child = f"open(rf'{tmp_path}/{{rank}}.pid', 'w').write(str(os.getpid())); time.sleep(60)"
-    parent = f"from perfmodel.measure.launch import run_ranks; run_ranks({python(child)!r}, 2)"
+    # A suite started in the background of a shell ignores interrupts, and its children with it.
+    parent = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from perfmodel.measure.launch import run_ranks; run_ranks({python(child)!r}, 2)"
+    )
     started = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30.0
     while len(list(tmp_path.glob("*.pid"))) < 2 or not all(f.read_text() for f in tmp_path.glob("*.pid")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -164,23 +163,18 @@ def _collectives(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _worst(result: Mapping[str, Any]) -> list[Table]:
-    rows: list[tuple[str, str, int, float]] = []
-    for family in result.get("families") or ():
-        errors = [
-            abs(math.log(p["predicted_s"] / p["measured_s"]))
-            for p in family.get("points") or ()
-            if p.get("predicted_s") and p.get("measured_s")
-        ]
-        if errors:
-            size = math.expm1(sum(errors) / len(errors))
-            rows.append(
-                (str(family.get("family")), str(family.get("mode")).replace("_", " "), len(errors), size)
-            )
-    rows.sort(key=lambda row: -row[3])
+    rows: list[list[Cell]] = [
+        [row.get("family"), name.replace("_", " "), row.get("mean_ape"), row.get("reason")]
+        for name, mode in modes(result).items()
+        for row in mode.get("worst") or ()
+    ]
+    rows.sort(key=lambda row: -float(row[2] or 0.0))
     columns = [
         Column("family", "", 0),
         Column("mode", "", 0),
-        Column("points"),
-        Column("mean factor off", "%", 0),
+        Column("mean error", "%", 0),
+        Column("likely reason", "", 1),
     ]
-    return [Table(f"The {WORST} worst families", columns, rows[:WORST], role="detail")] if rows else []
+    note = "The belief that, moved by the factor, would explain the given part of the errors."
+    title = f"The {WORST} worst families"
+    return [Table(title, columns, rows[:WORST], note=note, role="detail")] if rows else []
