@@ -3,8 +3,9 @@
 A coefficient is positive and lives on a log scale. `median` and `spread` are the textbook starting belief
 (spread = standard deviation of the logarithm), before anything is fitted; `levels` names the features of a
 job by which the fitted belief may differ (see `predict/beliefs.py`). Fitted values are data in
-`perfmodel/priors/`. Medians here are counted, measured on kernels or published; how far a fit may move from them, the
-spreads and levels, was chosen by the errors of held-out runs.
+`perfmodel/priors/`. Medians here are counted, measured on kernels or published, but for those of whole-step stacks and of
+cards without peer access, which were read off runs of the corpus; how far a fit may move from them, the spreads and
+levels, was chosen by the errors of held-out runs.
 """
 
 from __future__ import annotations
@@ -281,7 +282,7 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
         for stack, row in _WHOLE_STEPS.items()
         for name, value in row.items()
     },
-    # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, sec. 1).
+    # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, abstract).
     ("attention", "framework", "fsdp_eager"): 0.25,
     ("tp_exposed", "framework", "megatron_core"): 0.48,
     ("interleave", "framework", "megatron_core"): 0.8,
