@@ -130,18 +130,16 @@ def read_corpus(folder: Path) -> Corpus:
         labelled[row.text["family"]] = row
     sources = stated_once(tables["sources.csv"], "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
-    families, reasons = corrections.corrected(labelled, addresses)
+    families, points, reasons = corrections.corrected(labelled, tables.get("points.csv", []), addresses)
     for row in families.values():
         _check_family(row, problems)
-    for row in tables.get("points.csv", []):
+    for row in points:
         _check_point(row, families, problems)
     for row in tables["collectives.csv"]:
         _check_sweep(row, problems)
     if problems:
         raise SpecError(problems)
-    return Corpus(
-        folder, families, tuple(tables["points.csv"]), workloads, tuple(tables["collectives.csv"]), reasons
-    )
+    return Corpus(folder, families, tuple(points), workloads, tuple(tables["collectives.csv"]), reasons)
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:
@@ -210,8 +208,9 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
         message = f'the note names a source batch per accelerator of "{noted[1][:40]}"'
         problems.append(row.problem("D004", message, f"a number from 1 to {LARGEST_BATCH:.0f}"))
     recompute = row.text["recompute"]
-    if recompute and recompute not in RECOMPUTE_SHARE:
-        problems.append(row.problem("D004", f'recompute is "{recompute}"', "none, selective, full, or blank"))
+    if recompute and _recomputed(recompute) is None:
+        hint = "none, selective, full, the share of a forward pass that is repeated (0 to 1), or blank"
+        problems.append(row.problem("D004", f'recompute is "{recompute}"', hint))
 
 
 def _check_sweep(row: Row, problems: list[Problem]) -> None:
@@ -222,6 +221,21 @@ def _check_sweep(row: Row, problems: list[Problem]) -> None:
         problems.append(row.problem("D004", "ranks is 1: one rank exchanges nothing", "leave the line out"))
     if row.get("nodes", 1.0) > row.get("ranks", np.inf):
         problems.append(row.problem("D004", "nodes is more than ranks", "ranks counts those of all nodes"))
+
+
+def _recomputed(text: str) -> float | None:
+    """Share of a forward pass that is repeated, by its name or as a number; None where it is neither.
+
+    >>> _recomputed("full"), _recomputed("0.25"), _recomputed("2"), _recomputed("nan"), _recomputed("half")
+    (1.0, 0.25, None, None, None)
+    """
+    if text in RECOMPUTE_SHARE:
+        return RECOMPUTE_SHARE[text]
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0.0 <= share <= 1.0 else None
 
 
 def _named_batch(text: str) -> float | None:
@@ -456,7 +470,7 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
         steps = batch / dp / micro
     elif steps is None:
         steps = _usual_accumulation(workload, batch / dp, pp, sharding)
-    said = point.text["recompute"]
+    said = _recomputed(point.text["recompute"])
     unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
     return {
         "k": k,
@@ -467,7 +481,7 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
         "vpp": point.get("vpp", np.nan if pp > 1.0 else 1.0),
         "batch": batch,
         "steps": max(steps, 1.0),
-        "recompute": RECOMPUTE_SHARE.get(said, unsaid),
+        "recompute": unsaid if said is None else said,
         "per_node": k / point.get("nodes", 1.0),
     }
 

@@ -14,7 +14,7 @@ from perfmodel.errors import SpecError
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import known_workload, read_corpus, resolve
-from perfmodel.validate.corrections import known
+from perfmodel.validate.corrections import Correction, known
 from perfmodel.validate.runner import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
@@ -207,26 +207,51 @@ def test_a_label_that_its_source_contradicts_is_read_as_found(tmp_path: Path) ->
 
 
 def test_every_correction_fits_the_shipped_corpus() -> None:
-    """Each line has families whose label it changes, into what the corpus or the zoo knows."""
+    """Each line changes a cell of the corpus, no cell is changed twice, and the families it touches give its reason."""
     folder = shipped_corpus()
-    with (folder / "sources.csv").open(encoding="utf-8", newline="") as stream:
-        addresses = {line["source"]: line["address"] for line in csv.DictReader(stream)}
-    with (folder / "families.csv").open(encoding="utf-8", newline="") as stream:
-        labels = [(addresses[line["source"]], line) for line in csv.DictReader(stream)]
+    tables: dict[str, list[dict[str, str]]] = {}
+    for name in ("sources", "families", "points"):
+        with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+            tables[name] = list(csv.DictReader(stream))
+    addresses = {line["source"]: line["address"] for line in tables["sources"]}
+    families = {line["family"]: line for line in tables["families"]}
     corrected = read_corpus(folder).corrected
-    counted = 0
+    changed: dict[tuple[str, int, str], str] = {}
     for one in known():
-        mine = [
-            line["family"]
-            for address, line in labels
-            if (address, line["workload"], line[one.column]) == (one.address, one.workload, one.labelled)
-        ]
-        assert mine, one
-        assert all(corrected[family] == one.reason for family in mine)
+        of_points = one.column not in tables["families"][0]
+        lines = tables["points"] if of_points else tables["families"]
+        used = False
+        for i, line in enumerate(lines):
+            family = families[line["family"]]
+            if one.fits(addresses[family["source"]], family, {**family, **line}):
+                used = True
+                assert one.reason in corrected[family["family"]]
+                assert (
+                    changed.setdefault(("point" if of_points else "family", i, one.column), one.found)
+                    == one.found
+                )
+        assert used, one
         assert one.found != one.labelled
+        assert one.column not in ("step_s", "spread_s", "k", "family", "source", "group")
         assert one.column != "workload" or one.found in Catalog.default().names("workloads")
-        counted += len(mine)
-    assert counted == len(corrected)
+    assert set(corrected) <= set(families)
+
+
+def test_a_point_that_its_source_does_not_describe_is_read_from_the_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the points meant by `where`, as text and as a number; a share of a forward pass stands for part of a full one."""
+    address = "github.com/somebody/else"
+    one = Correction(
+        address, "*", "k=16|32;accelerator~a100", "recompute", "none", "0.25", "the script says so"
+    )
+    two = replace(one, where="k=8", column="tp", labelled="1", found="2")
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (one, two))
+    corpus = read_corpus(benchmark(tmp_path / "d", address))
+    assert [row.text["recompute"] for row in corpus.points] == ["none", "none", "0.25", "0.25"]
+    assert [(row.text["tp"], row.number["tp"]) for row in corpus.points[:2]] == [("1", 1.0), ("2", 2.0)]
+    assert resolve(corpus, Catalog.default()).observations.at.recompute.tolist() == [0.0, 0.0, 0.25, 0.25]
+    assert corpus.corrected == {"one": "the script says so"}
 
 
 def test_two_corrections_of_one_family_both_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
