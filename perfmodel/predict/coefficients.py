@@ -60,7 +60,7 @@ class Coefficients:
     )  # fmt: skip
     memory: Array = _coefficient(
         0.80,
-        0.07,
+        0.03,
         "generation accelerator",
         "1",
         "fraction of the memory bandwidth that long kernels reach",
@@ -71,6 +71,14 @@ class Coefficients:
     )
     call_s: Array = _coefficient(
         16e-6, 0.4, "generation framework", "s", "fixed device time of a matrix product", _STEP
+    )
+    unaligned: Array = _coefficient(
+        650.0,
+        0.3,
+        "generation framework",
+        "FLOP",
+        "of a product whose width is odd, per cycle of a compute unit: it loads element by element",
+        _KERNELS,
     )
     other: Array = _coefficient(
         0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework tuning",
@@ -284,6 +292,10 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     },
     # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, abstract).
     ("attention", "framework", "fsdp_eager"): 0.25,
+    # Tensor cores before Ampere's take aligned operands only; the others multiply two halves a lane: 64 x 2 x 2.
+    **{("unaligned", "generation", name): 256.0 for name in ("volta", "turing")},
+    # These pad the vocabulary.
+    **{("unaligned", "framework", name): 1e5 for name in ("megatron_core", "megatron_eager", "xla")},
     ("tp_exposed", "framework", "megatron_core"): 0.48,
     ("interleave", "framework", "megatron_core"): 0.8,
     **{("unfused", "framework", name): 0.8 for name in _UNFUSED},
@@ -320,5 +332,6 @@ def quiet() -> Coefficients:
     """An ideal machine: full rates, no latency, overhead, exposure, jitter or contention. For limits and tests."""
     rates = {"matmul", "attention", "memory", "other", "up_efficiency", "out_efficiency", "server", "bubble",
              "imbalance", "pace", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
-    values = {name: 1.0 if name in rates else 0.0 for name in NAMES} | {"bus_bytes_per_s": 1e30}
+    values = {name: 1.0 if name in rates else 0.0 for name in NAMES}
+    values |= {"bus_bytes_per_s": 1e30, "unaligned": 1e30}
     return Coefficients(**{name: np.asarray(value) for name, value in values.items()})

@@ -112,7 +112,7 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
             * ops.tokens
             / (at.cp * at.tp)
             * ops.top_k
-            * ops.hidden
+            * ops.routed_width
             * links.machine.element_bytes
         )
         one = links.time("all_to_all", message, at.ep, np.ones(()))

@@ -12,7 +12,7 @@ from perfmodel.models.roofline import product_time, roofline_time
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
-from perfmodel.workloads.operations import HIDDEN_TRAFFIC, INNER_TRAFFIC, Operations, Split
+from perfmodel.workloads.operations import HIDDEN_TRAFFIC, INNER_TRAFFIC, WIDEST_LOAD, Operations, Split
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,8 @@ BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
 TENSOR_HOST = 0.17  # more to issue where tensor parallelism adds its collectives
 # Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
 CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
-LOSS_BYTES = 17.0  # per logit: softmax, loss and its gradient
+# Bytes per logit: its product, a cast to 32 bit, log-softmax, their gradients, and two products that read them.
+LOSS_BYTES = 34.0
 EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
 
 
@@ -51,7 +52,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
     rate = machine.peak_flop_per_s * c.matmul
-    rate16 = machine.peak16_flop_per_s * c.matmul
+    rate16 = _aligned(machine.peak16_flop_per_s * c.matmul, ops.logit_alignment, machine.unit_hz, c.unaligned)
     cut = 1.0 / (at.cp * at.tp * at.pp)
     width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
     repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
@@ -98,7 +99,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     )
     traffic = ops.hidden_traffic * hidden_cut + (ops.inner_traffic * width + cast) * cut
     elementwise = samples * traffic * c.elementwise * traffic_passes / bandwidth
-    routed_elements = tokens / at.tp * ops.top_k * ops.hidden * ops.moe_layers / at.pp
+    routed_elements = tokens / at.tp * ops.top_k * ops.routed_width * ops.moe_layers / at.pp
     elementwise = elementwise + routed_elements * c.routing_bytes / bandwidth
 
     other = roofline_time(
@@ -124,6 +125,19 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     return MicroBatch(
         matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated
     )
+
+
+def _aligned(rate: Array, alignment: Array, unit_hz: Array, per_cycle: Array) -> Array:
+    """Rate of a product whose width allows loads of `alignment` elements; full ones, or an unknown clock, change nothing.
+
+    A tensor core cannot work faster than its operands arrive: the smooth least of `rate` and
+    ``per_cycle * alignment * unit_hz``.
+    """
+    held = (alignment < WIDEST_LOAD) & (unit_hz > 0.0)
+    if not np.any(held):
+        return rate
+    most = np.where(held, per_cycle * alignment * unit_hz, np.inf)
+    return np.asarray((rate**-4.0 + most**-4.0) ** -0.25)
 
 
 def host_stall(device_s: Array, host_s: Array) -> Array:

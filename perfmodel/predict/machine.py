@@ -47,6 +47,9 @@ class Machine:
 
     peak_flop_per_s: Array
     peak16_flop_per_s: Array  # attention and logits stay in 16 bit
+    unit_hz: (
+        Array  # cycles per second of all compute units together; 0 where their number or clock is unknown
+    )
     memory_bytes: Array
     memory_bytes_per_s: Array
     element_bytes: Array
@@ -167,6 +170,7 @@ def numbers(
     values = {
         "peak_flop_per_s": peak(device, precision),
         "peak16_flop_per_s": peak(device, "bf16" if low else precision),
+        "unit_hz": (device.compute_units or 0) * (device.boost_clock_mhz or 0.0) * 1e6,
         "memory_bytes": device.memory,
         "memory_bytes_per_s": device.memory_bandwidth,
         "element_bytes": ELEMENT_BYTES[precision],

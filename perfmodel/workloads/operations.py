@@ -14,6 +14,7 @@ attention; Dao & Gu 2024 (arXiv:2405.21060) for Mamba-2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -48,6 +49,7 @@ INNER_TRAFFIC = 5.2
 UNCOUNTED_INTENSITY = 40.0
 # Tokens that a masked language model projects on its vocabulary (BERT: 80 of 512, 20 of 128).
 MASKED_SHARE = 0.156
+WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
 # Kernel launches of a forward pass where nobody counted them.
 TYPICAL_KERNELS = {"recommendation": 40.0}
 
@@ -79,6 +81,9 @@ class Operations:
     hidden_traffic: Array  # bytes per sample at 2 B per element, not cut by tensor parallelism
     inner_traffic: Array  # the same, cut by tensor parallelism
     logit_elements: Array
+    logit_alignment: (
+        Array  # logits that one load may take: the greatest power of two in their number, at most 8
+    )
     # everything that is neither a slot nor attention
     other_flop: Array
     other_traffic: Array  # bytes forward at 2 B per element
@@ -93,6 +98,7 @@ class Operations:
     experts: Array
     top_k: Array
     moe_layers: Array
+    routed_width: Array  # elements of a token that travel to its experts: the hidden width, or the latent one
     # memory
     activation_elements: Array  # kept for the backward pass, without recompute, non-transformers
     ffn_width: Array
@@ -357,6 +363,8 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         * row_share
         * (width + shared_width + expert_width * top_k * moe_layers * gates),
         logit_elements=tokens * logit_rows * logits if classes_last else 0.0,
+        # Clusters of an adaptive softmax have cut-offs of their own, round ones.
+        logit_alignment=WIDEST_LOAD if w.projected_vocab else math.gcd(int(vocab), WIDEST_LOAD),
         other_flop=mamba_flop,
         other_traffic=0.0,
         kernels=14.0 * layers,
@@ -368,6 +376,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         experts=max(experts, 1.0),
         top_k=max(top_k, 1.0),
         moe_layers=moe_layers,
+        routed_width=latent,
         ffn_width=dense_width if moe_layers < layers else expert_width * top_k,
         input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
         serial_s=_number(w.serial_time),
@@ -394,6 +403,7 @@ def _generic(w: Workload) -> Operations:
     return _struct(
         _Slots(),
         tokens=1.0,
+        logit_alignment=WIDEST_LOAD,
         hidden=1.0,
         layers=1.0,
         heads=1.0,

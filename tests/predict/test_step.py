@@ -77,6 +77,38 @@ def test_parts_switch_on_with_their_parallelism():
     assert routed["expert_parallel"] > 0.0
 
 
+def test_a_latent_of_a_quarter_moves_a_quarter_to_the_experts():
+    routed = [
+        parts(
+            replace(MIXTRAL, routed_width=MIXTRAL.hidden * share), H100, at(64.0, micro_batch=8, ep=8), ideal
+        )
+        for ideal in [replace(quiet(), ep_exposed=np.asarray(1.0))]
+        for share in (1.0, 0.25)
+    ]
+    whole, quarter = (float(found["expert_parallel"]) for found in routed)
+    assert quarter == pytest.approx(whole / 4, rel=0.03)
+
+
+def test_an_odd_vocabulary_holds_up_fast_tensor_cores_only():
+    """Element by element, 108 units of an A100 feed about 100 TFLOP/s: less than its 16-bit rate, more than tf32's."""
+    odd = replace(LLAMA, logit_alignment=np.asarray(1.0))
+    last = {
+        (name, precision): float(
+            micro_batch(ops, machine_of("dgx-a100", precision), at(1.0, batch=1.0), textbook()).last
+        )
+        for name, ops in (("odd", odd), ("even", LLAMA))
+        for precision in ("bf16", "fp32")
+    }
+    assert 1.5 < last["odd", "bf16"] / last["even", "bf16"] < 3.0
+    assert last["odd", "fp32"] / last["even", "fp32"] == pytest.approx(1.0, rel=0.01)
+    unknown = replace(A100, unit_hz=np.asarray(0.0))
+    same = [float(micro_batch(ops, unknown, at(1.0, batch=1.0), textbook()).last) for ops in (odd, LLAMA)]
+    assert same[0] == same[1] == last["even", "bf16"]
+    padded = replace(textbook(), unaligned=np.asarray(1e5))
+    ratio = micro_batch(odd, A100, at(1.0, batch=1.0), padded).last / last["even", "bf16"]
+    assert float(ratio) == pytest.approx(1.0, rel=1e-6)
+
+
 def test_recomputation_costs_a_third_more_at_most():
     none = parts(LLAMA, H100, at(8.0, micro_batch=1))["compute"]
     full = parts(LLAMA, H100, at(8.0, micro_batch=1, recompute=1.0))["compute"]

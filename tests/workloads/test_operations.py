@@ -77,6 +77,22 @@ def test_an_adaptive_softmax_projects_on_less() -> None:
     assert saved == pytest.approx(2 * 512 * float(whole.logit_elements - less.logit_elements))
 
 
+@pytest.mark.parametrize(("vocab", "loaded"), [(50257, 1), (30522, 2), (50260, 4), (50304, 8), (51200, 8)])
+def test_a_vocabulary_says_how_many_logits_a_load_takes(vocab: int, loaded: int) -> None:
+    workload = CATALOG.get("workloads", "llama3-8b").model_copy(update={"vocab": vocab})
+    assert float(operations(workload).logit_alignment) == loaded
+    adaptive = workload.model_copy(update={"projected_vocab": 10001})
+    assert float(operations(adaptive).logit_alignment) == 8
+
+
+def test_tokens_travel_to_their_experts_in_the_latent_width() -> None:
+    """A mixture with a latent projects tokens down before it routes them (Nemotron 3: 1024 of 4096)."""
+    latent = CATALOG.get("workloads", "nemotron3-super")
+    wide = latent.model_copy(update={"moe_latent": None})
+    assert float(operations(latent).routed_width) == latent.moe_latent == 1024
+    assert float(operations(wide).routed_width) == latent.hidden == 4096
+
+
 def test_a_causal_mask_halves_attention() -> None:
     workload = CATALOG.get("workloads", "llama3-8b")
     both = operations(workload.model_copy(update={"causal": False}), 2048)
