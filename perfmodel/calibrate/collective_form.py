@@ -1,19 +1,26 @@
 """What a measured collective depends on, and the form that its time takes.
 
 .. math::
-    T = A + W + \\left(\\frac{1}{c W} + \\frac{1}{D}\\right)^{-1}                            (1)
+    T = A + W + \\frac{c W + u D}{1 + u}, \\qquad u = \\left(\\frac{c W_0}{D}\\right)^2               (1)
 
 `A` is the latency of the call and of its steps and `W` the time of its bytes. The third term is the choice between two
 protocols: a low-latency one (flags travel with the data: `c W` more wire) serves small messages, a simple one (bulk
-copies with a handshake a step: `D` more latency) large ones. Small messages take A + (1 + c) W, large ones A + D + W,
-and the time is monotone in between. An exchange is a group of sends and receives, which change protocol at a fixed size
-per peer instead (`PEER_SWITCH_BYTES`): its third term is D u / (1 + u), u = (S / (n S_0))^2. `W` joins the two tiers of
-a pipelined collective by a norm of order 4, nearly a maximum, and takes the least over the algorithms that libraries
-choose from.
+copies with a handshake a step: `D` more latency) large ones. Small messages take A + (1 + c) W, large ones A + D + W.
+Libraries choose by the rate that they expect of their links (NCCL: a table of bandwidths per link type), so `u` has
+`W_0`, the bytes' time on a bus that nobody shares: where ranks crowd a host's bus, the low-latency protocol is kept
+past the size at which it stopped paying, and the time may fall at the change.
+
+An exchange is a group of sends and receives. They change protocol at a fixed size per peer, u = (S / (n S_0))^2
+(`PEER_SWITCH_BYTES`), without the wire of the first protocol; and the host posts one pair for every peer while the device
+works, so its time is the norm of order 2 of (1) and of the host's (n - 1) `peer_s`.
+
+`W` joins the two tiers of a pipelined collective by a norm of order 8, nearly a maximum, and takes the least over the
+algorithms that libraries choose from.
 
 References: Hockney, Parallel Computing 20 (1994) 389; Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49; Patarasuk,
 Yuan, JPDC 69 (2009) 117 (ring); Sanders, Speck, Traeff, Parallel Computing 35 (2009) 581 (two-tree); Graham et al.,
-COMHPC 2016 (reduction in switches); NVIDIA, NCCL 2.x, `NCCL_P2P_LL_THRESHOLD` (16 KiB per peer).
+COMHPC 2016 (reduction in switches); NVIDIA, NCCL 2.x, `NCCL_P2P_LL_THRESHOLD` (16 KiB per peer) and `src/graph/tuning.cc`
+(the choice of protocol by tabled latency and bandwidth).
 """
 
 from __future__ import annotations
@@ -33,6 +40,8 @@ Array = NDArray[np.float64]
 
 IN_SWITCH_RANKS: Final = 4.2  # libraries keep to the ring in smaller groups
 IN_SWITCH_ORDER: Final = 12.0  # how sharply they change over
+TIER_ORDER: Final = 8.0  # of the norm that joins scale-up and network: they are pipelined
+HOST_ORDER: Final = 2.0  # of the norm that joins a host that posts sends and a device that serves them
 UNKNOWN: Final = "unknown"
 ASSUMED_UP_BYTES_PER_S: Final = 450e9  # a blank scale-up link; its belief is wide
 ASSUMED_NIC_BYTES_PER_S: Final = 25e9  # per accelerator, where a catalogue has no node at all
@@ -312,12 +321,19 @@ def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     wire = np.select([reduce_all, exchange, rooted], [all_wire, g * ring / k, np.ones_like(g)], 1 - 1 / n)
     rate = at.out_bytes_per_s * at.out_efficiency * value["out_efficiency"]
     out = np.where(k > 1, size * wire / rate, 0.0)
-    work = np.sqrt(np.hypot(up * up, out * out))
+    work = _norm(up, out, TIER_ORDER)
 
-    # Choice of protocol: by the time of the bytes, or by the size per peer.
-    low = value["extra_wire"] * work
+    # Choice of protocol: by the bytes' time on a bus of one's own, or by the size per peer.
+    low = np.where(exchange, 0.0, value["extra_wire"] * work)
     simple = value["extra_steps"] * inside + value["extra_out_steps"] * ring_out * step_out
-    per_peer = np.square(size / n / PEER_SWITCH_BYTES)
-    chosen = np.where(exchange, per_peer / (1 + per_peer), low / (low + simple))
+    expected = value["extra_wire"] * _norm(up * crowd, out, TIER_ORDER)
+    odds = np.square(np.where(exchange, size / n / PEER_SWITCH_BYTES, expected / simple))
+    device = inside + steps_out * step_out + work + (low + odds * simple) / (1 + odds)
     host = np.where(exchange, (n - 1) * value["peer_s"], 0.0)
-    return np.asarray(host + inside + steps_out * step_out + work + chosen * simple)
+    return _norm(device, host, HOST_ORDER)
+
+
+def _norm(x: Array, y: Array, order: float) -> Array:
+    """The norm of this order of two non-negative terms, scaled by the larger; `x` or `y` is positive."""
+    large, small = np.maximum(x, y), np.minimum(x, y)
+    return np.asarray(large * (1 + (small / large) ** order) ** (1 / order))

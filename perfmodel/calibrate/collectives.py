@@ -8,7 +8,7 @@ over levels such as link kind, link, generation, accelerator and operation, so t
 inherits what its generation and link kind show, with a wider band. Every sweep has two effects of its own besides, one
 on its latencies and one on its rates, with Student-t priors: an odd machine or a careless author explains itself and
 does not drag its relatives along. They are nuisance and not kept. Their scales are near those of greatest likelihood:
-latencies of the same hardware differ by 0.2 in the logarithm between authors, by 0.3 across a network, in long warmed-up
+latencies of the same hardware differ by 0.2 in the logarithm between authors, by 0.4 across a network, in long warmed-up
 loops by less than 0.05, and rates by 0.02.
 
 Times have Student-t errors (`DEGREES` degrees of freedom) in the logarithm: a warm-up spike does not move the fit.
@@ -25,6 +25,7 @@ References: Lange, Little, Taylor, JASA 84 (1989) 881 (robust t regression by re
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +33,7 @@ from importlib import resources
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.calibrate.collective_form import QUANTITIES, UNKNOWN, Array, Points, seconds
 from perfmodel.calibrate.sweep_fit import SweepFit, SweepPrior, fit_sweep, through_two_points
@@ -45,6 +46,7 @@ __all__ = [
     "design",
     "fit",
     "fit_sweep",
+    "log_evidence",
     "log_time",
     "pack",
     "predict",
@@ -75,27 +77,28 @@ class SweepEffect:
 
 
 SWEEP_EFFECTS: Final = (
-    SweepEffect(("base_s", "up_step_s", "out_step_s"), 3.0, warmed=0.05, inside=0.2, network=0.3),
+    SweepEffect(("base_s", "up_step_s", "out_step_s"), 3.0, warmed=0.05, inside=0.2, network=0.4),
     SweepEffect(
         ("up_efficiency", "out_efficiency", "in_switch"), 1.0, warmed=0.02, inside=0.02, network=0.02
     ),
 )
 
-#: Levels of each quantity and the prior spread of their effects, in logarithms: chosen, then moved to what the fitted
-#: effects themselves show where that differed by more than 1.3.
+#: Levels of each quantity and the prior spread of their effects, in logarithms: chosen, then moved in steps of 1.4 to where
+#: `log_evidence` of the corpus is greatest, a move by a factor f costing ln(f)^2 / (2 0.7^2), and rounded. So were the
+#: scales of the sweeps' latencies (inside, network) above.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
-    "base_s": {("generation",): 0.3, ("accelerator",): 0.15, ("tier",): 0.1, ("op",): 0.15, ("style",): 0.4},
+    "base_s": {("generation",): 0.3, ("accelerator",): 0.2, ("tier",): 0.1, ("op",): 0.08, ("style",): 0.4},
     "up_step_s": {("up_kind",): 0.3, ("up",): 0.3},
-    "out_step_s": {("out_kind",): 0.4, ("out",): 0.3},
-    "up_efficiency": {("up_kind",): 0.1, ("up",): 0.1, ("accelerator",): 0.05, ("op",): 0.05},
-    "out_efficiency": {("out_kind",): 0.15, ("out",): 0.2},
+    "out_step_s": {("out_kind",): 0.3, ("out",): 0.2},
+    "up_efficiency": {("up_kind",): 0.1, ("up",): 0.07, ("accelerator",): 0.025, ("op",): 0.05},
+    "out_efficiency": {("out_kind",): 0.1, ("out",): 0.3},
     "in_switch": {("generation",): 0.1},
-    "copy": {("generation",): 0.6, ("op",): 0.2, ("op", "generation"): 0.2},
-    "crowding": {("accelerator",): 0.7},
-    "peer_s": {("style",): 2.0},
-    "extra_wire": {("up_kind",): 0.3, ("tier",): 0.7, ("op",): 0.5},
-    "extra_steps": {("up_kind",): 0.3, ("op",): 0.6},
-    "extra_out_steps": {},
+    "copy": {("generation",): 0.6, ("op",): 0.15, ("op", "generation"): 0.3},
+    "crowding": {("accelerator",): 1.0},
+    "peer_s": {("style",): 3.0},
+    "extra_wire": {("up_kind",): 0.3, ("tier",): 0.7, ("op",): 0.35},
+    "extra_steps": {("up_kind",): 0.2, ("op",): 0.6},
+    "extra_out_steps": {("op",): 0.6},
 }
 
 Name = tuple[str, str, str]  # quantity, level, value; the level is "" for what everything shares
@@ -290,15 +293,7 @@ def fit(
 
     `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own.
     """
-    kinds = np.where(at.keys["style"] == "warmed", "warmed", at.keys["tier"]).tolist()
-    kind = {} if sweeps is None else dict(zip(sweeps.tolist(), kinds, strict=True))
-    member = np.array([sweeps == name for name in sorted(kind)], float).reshape(len(kind), at.ranks.size)
-    own_scale = np.array([[getattr(effect, kind[name]) for name in sorted(kind)] for effect in SWEEP_EFFECTS])
-    none = np.zeros((len(SWEEP_EFFECTS), len(kind)))
-    state = _State(np.zeros(len(how.names)), none, none)
-    for wide in WIDENED:
-        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, own_scale)
-        state = _solve(problem, state, iterations)
+    problem, state = _mode(at, measured_log, how, share, sweeps, iterations)
     matrix, _, _ = problem.normal(state.values, state.own, problem.weights(state)).reduced(0.0)
     left = measured_log - log_time(at, how, state.values)
     return Fit(
@@ -308,6 +303,58 @@ def fit(
         np.asarray((how.matrix != 0).sum(axis=0), dtype=np.int64),
         max(1.4826 * float(np.median(np.abs(left))), SCALE),
     )
+
+
+def _mode(
+    at: Points,
+    measured_log: Array,
+    how: Design,
+    share: Array,
+    sweeps: NDArray[np.str_] | None,
+    iterations: int,
+) -> tuple[_Problem, _State]:
+    kinds = np.where(at.keys["style"] == "warmed", "warmed", at.keys["tier"]).tolist()
+    kind = {} if sweeps is None else dict(zip(sweeps.tolist(), kinds, strict=True))
+    member = np.array([sweeps == name for name in sorted(kind)], float).reshape(len(kind), at.ranks.size)
+    own_scale = np.array([[getattr(effect, kind[name]) for name in sorted(kind)] for effect in SWEEP_EFFECTS])
+    none = np.zeros((len(SWEEP_EFFECTS), len(kind)))
+    state = _State(np.zeros(len(how.names)), none, none)
+    for wide in WIDENED:
+        problem = _Problem(at, measured_log, how, share, member, SCALE * wide, own_scale)
+        state = _solve(problem, state, iterations)
+    return problem, state
+
+
+def log_evidence(
+    at: Points,
+    measured_log: Array,
+    how: Design,
+    share: Array,
+    *,
+    sweeps: NDArray[np.str_] | None = None,
+    iterations: int = 60,
+) -> float:
+    """Log marginal likelihood of prior spreads (`how.spread`, `SWEEP_EFFECTS`), by Laplace's method at the maximum.
+
+    ln p(y, u*) + (d/2) ln(2 pi) - (1/2) ln det H, u* the coefficients and sweep effects of greatest posterior, d their
+    number and H the precision there. Spreads are chosen by it. References: Tierney, Kadane, JASA 81 (1986) 82; MacKay, Neural Computation 4 (1992) 415.
+    """
+    problem, state = _mode(at, measured_log, how, share, sweeps, iterations)
+    normal = problem.normal(state.values, state.own, problem.weights(state))
+    matrix, _, _ = normal.reduced(0.0)
+    total = (share * _student(problem.residual(state.values, state.own), DEGREES, problem.scale)).sum()
+    total -= 0.5 * np.square(state.values / how.spread).sum() + np.log(how.spread).sum()
+    for effect, own, scale in zip(SWEEP_EFFECTS, state.own, problem.sweep_scale, strict=True):
+        total += (_student(own, effect.degrees, scale) + 0.5 * math.log(2 * math.pi)).sum()
+    blocks = np.log(normal.own[0] * normal.own[1] - np.square(normal.own_cross)).sum()
+    return float(total - 0.5 * (np.linalg.slogdet(matrix)[1] + blocks))
+
+
+def _student(x: Array, degrees: float, scale: ArrayLike) -> Array:
+    """Log density of Student's t."""
+    constant = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
+    tail = (degrees + 1) / 2 * np.log1p(np.square(x / np.asarray(scale)) / degrees)
+    return np.asarray(constant - tail - np.log(scale))
 
 
 def _solve(problem: _Problem, state: _State, iterations: int) -> _State:

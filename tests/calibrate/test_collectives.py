@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -141,12 +142,21 @@ def test_a_network_named_in_words_is_read() -> None:
     assert at.out_bytes_per_s[2] < 0.02 * at.out_bytes_per_s[0]
 
 
-def test_every_peer_of_an_exchange_costs_the_host() -> None:
-    sizes = {"bytes": "8192", "op": "all_to_all"}
-    logs = {q: np.full(2, np.log(median)) for q, (median, _) in QUANTITIES.items()}
-    at = points([_row(ranks="8", **sizes), _row(ranks="8", bytes="8192", op="all_gather")], _catalog())
-    dearer = {**logs, "peer_s": np.log(np.full(2, 6e-6))}
-    assert seconds(at, dearer) - seconds(at, logs) == pytest.approx([7 * 5e-6, 0.0])
+def test_a_host_that_posts_to_every_peer_holds_an_exchange_up_or_hides_behind_it() -> None:
+    rows = [
+        _row(ranks="8", bytes=size, op=op)
+        for op in ("all_to_all", "all_gather")
+        for size in ("8192", "4294967296")
+    ]
+    at = points(rows, _catalog())
+    logs = {q: np.full(4, np.log(median)) for q, (median, _) in QUANTITIES.items()}
+    dear = {**logs, "peer_s": np.log(np.full(4, 20e-6))}
+    free = {**logs, "peer_s": np.log(np.full(4, 1e-12))}
+    assert seconds(at, dear)[0] == pytest.approx(7 * 20e-6, rel=0.05)
+    assert seconds(at, dear)[1:] == pytest.approx(seconds(at, free)[1:], rel=1e-3)
+    order = 2.0
+    both = (7 * 20e-6) ** order + seconds(at, free)[0] ** order
+    assert seconds(at, dear)[0] == pytest.approx(both ** (1 / order))
 
 
 def test_an_exchange_changes_protocol_at_a_size_per_peer() -> None:
@@ -154,10 +164,55 @@ def test_an_exchange_changes_protocol_at_a_size_per_peer() -> None:
     rows = [_row(op="all_to_all", ranks=str(n), bytes=str(size)) for n, size in sizes.items()]
     at = points(rows, _catalog())
     logs = {q: np.full(2, np.log(median)) for q, (median, _) in QUANTITIES.items()}
+    logs["peer_s"] = np.full(2, np.log(1e-12))
     slower = {**logs, "extra_steps": logs["extra_steps"] + np.log(2)}
     base, step, factor = (QUANTITIES[name][0] for name in ("base_s", "up_step_s", "extra_steps"))
     half = [0.5 * factor * (base + np.log2(n) * step) for n in sizes]
     assert seconds(at, slower) - seconds(at, logs) == pytest.approx(half)
+
+
+def test_small_and_large_messages_take_the_cheaper_protocol() -> None:
+    at = points([_row(op="all_gather", bytes=size) for size in ("64", "17179869184")], _catalog())
+    logs = {q: np.full(2, np.log(median)) for q, (median, _) in QUANTITIES.items()}
+    handshakes = {**logs, "extra_steps": logs["extra_steps"] + np.log(2)}
+    flags = {**logs, "extra_wire": logs["extra_wire"] + np.log(2)}
+    base, step, factor = (QUANTITIES[name][0] for name in ("base_s", "up_step_s", "extra_steps"))
+    more = seconds(at, handshakes) - seconds(at, logs)
+    assert more[0] < 1e-3 * base
+    assert more[1] == pytest.approx(factor * (base + 7 * step), rel=0.02)
+    assert seconds(at, flags)[1] == pytest.approx(seconds(at, logs)[1], rel=1e-3)
+
+
+def test_a_crowded_bus_keeps_the_low_latency_protocol_too_long() -> None:
+    rows = [
+        _row(op="all_gather", bytes=str(2**i), scale_up="pcie-4", accelerator="l40s") for i in range(10, 31)
+    ]
+    at = points(rows, _catalog())
+    logs = {q: np.full(len(rows), np.log(median)) for q, (median, _) in QUANTITIES.items()}
+    worst = []
+    for crowding in (1e-9, 1.0):
+        chosen = {**logs, "crowding": np.full(len(rows), np.log(crowding))}
+        simple = {**chosen, "extra_wire": np.full(len(rows), np.log(1e9))}
+        worst.append((seconds(at, chosen) / seconds(at, simple)).max())
+    assert worst[0] < 1.1
+    assert worst[1] > 1.3
+
+
+def test_evidence_finds_the_spread_that_made_the_data() -> None:
+    machines = [f"m{i}" for i in range(24)]
+    rows = [_row(bytes=str(2**i), op="all_gather", accelerator=m) for m in machines for i in range(13, 33, 4)]
+    at = points(rows, _catalog())
+    how = collectives.design(at, collectives.coefficients_of(at))
+    own = np.array([q == "base_s" and level == "accelerator" for q, level, _ in how.names])
+    assert own.sum() == len(machines)
+    values = np.zeros(len(how.names))
+    values[own] = np.random.default_rng(7).normal(0.0, 0.2, len(machines))
+    measured = collectives.log_time(at, how, values)
+    found = {}
+    for spread in (0.02, 0.2, 2.0):
+        tried = replace(how, spread=np.where(own, spread, how.spread))
+        found[spread] = collectives.log_evidence(at, measured, tried, np.ones(len(rows)))
+    assert max(found, key=lambda spread: found[spread]) == 0.2
 
 
 def test_two_sweeps_that_disagree_are_met_half_way() -> None:
