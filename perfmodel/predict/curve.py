@@ -16,7 +16,7 @@ from perfmodel.predict.declared import Measured, informed, measured_hardware, us
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features, retuned
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts
+from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, recompute_name
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.search import Search, search
@@ -319,8 +319,7 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))
     shown["sharding"] = SHARDING_NAMES[int(number("sharding"))]
-    repeat = number("recompute")
-    shown["recompute"] = "full" if repeat >= 0.5 else "selective" if repeat > 0 else "none"
+    shown["recompute"] = recompute_name(number("recompute"))
     return shown
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
+from perfmodel.specs.layout import Recompute
 
 Array = NDArray[np.float64]
 
@@ -42,6 +43,15 @@ SHARDING_CODES: dict[str, Sharding] = {
 
 # Share of a forward pass that is repeated in the backward pass.
 RECOMPUTE_SHARE: dict[str, float] = {"none": 0.0, "selective": 0.05, "full": 1.0}
+
+
+def recompute_name(share: float) -> Recompute:
+    """The word nearest to a share of a forward pass.
+
+    >>> recompute_name(0.0), recompute_name(0.05), recompute_name(0.55)
+    ('none', 'selective', 'full')
+    """
+    return "full" if share >= 0.5 else "selective" if share > 0.0 else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perfmodel.predict.layouts import recompute_name
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
-from perfmodel.specs.layout import Layout
-from perfmodel.validate.corpus import Corpus, known_workload
+from perfmodel.specs.layout import Layout, Recompute
+from perfmodel.validate.corpus import Corpus, known_workload, recomputed
 from perfmodel.validate.tables import Row
 
 _SHARDINGS = frozenset({"ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"})
@@ -98,10 +99,15 @@ def layout_of(row: Row, point: Row, transformer: bool) -> Layout | None:
         return Layout(
             **values,
             sharding=sharding if sharding in _SHARDINGS else None,
-            recompute=point.text["recompute"] or "none",
+            recompute=_recompute(point) or "none",
         )
     except ValidationError:
         return None
+
+
+def _recompute(point: Row) -> Recompute | None:
+    share = recomputed(point.text["recompute"])
+    return None if share is None else recompute_name(share)
 
 
 def claim_of(corpus: Corpus, family: str, catalog: Catalog) -> Claim | None:
@@ -146,7 +152,7 @@ def _claimed(row: Row, point: Row, first: Row | None, transformer: bool) -> Clai
         global_batch=int(batch) if batch is not None and first is None else None,
         seq_len=None if point.number["seq_len"] is None else int(point.get("seq_len", 1.0)),
         layout=layout_of(row, point, transformer),
-        recompute=point.text["recompute"] or None,
+        recompute=_recompute(point),
         repeats=None if point.number["repeats"] is None else int(point.get("repeats", 1.0)),
     )
 

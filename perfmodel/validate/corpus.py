@@ -208,7 +208,7 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
         message = f'the note names a source batch per accelerator of "{noted[1][:40]}"'
         problems.append(row.problem("D004", message, f"a number from 1 to {LARGEST_BATCH:.0f}"))
     recompute = row.text["recompute"]
-    if recompute and _recomputed(recompute) is None:
+    if recompute and recomputed(recompute) is None:
         hint = "none, selective, full, the share of a forward pass that is repeated (0 to 1), or blank"
         problems.append(row.problem("D004", f'recompute is "{recompute}"', hint))
 
@@ -223,10 +223,10 @@ def _check_sweep(row: Row, problems: list[Problem]) -> None:
         problems.append(row.problem("D004", "nodes is more than ranks", "ranks counts those of all nodes"))
 
 
-def _recomputed(text: str) -> float | None:
+def recomputed(text: str) -> float | None:
     """Share of a forward pass that is repeated, by its name or as a number; None where it is neither.
 
-    >>> _recomputed("full"), _recomputed("0.25"), _recomputed("2"), _recomputed("nan"), _recomputed("half")
+    >>> recomputed("full"), recomputed("0.25"), recomputed("2"), recomputed("nan"), recomputed("half")
     (1.0, 0.25, None, None, None)
     """
     if text in RECOMPUTE_SHARE:
@@ -470,7 +470,7 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
         steps = batch / dp / micro
     elif steps is None:
         steps = _usual_accumulation(workload, batch / dp, pp, sharding)
-    said = _recomputed(point.text["recompute"])
+    said = recomputed(point.text["recompute"])
     unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
     return {
         "k": k,
