@@ -83,9 +83,9 @@ SWEEP_EFFECTS: Final = (
     ),
 )
 
-#: Levels of each quantity and the prior spread of their effects, in logarithms: chosen, then moved in steps of 1.4 to where
-#: `log_evidence` of the corpus is greatest, a move by a factor f costing ln(f)^2 / (2 0.7^2), and rounded. So were the
-#: scales of the sweeps' latencies (inside, network) above.
+#: Levels of each quantity and the prior spread of their effects, in logarithms: chosen, then moved in steps of 1.4 to
+#: where `log_evidence` of the corpus grew, a move by a factor f costing ln(f)^2 / (2 0.7^2), and rounded. So were the
+#: scales of the sweeps' latencies (inside, network) above. The search was made once, on the form before peers overlapped.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "base_s": {("generation",): 0.3, ("accelerator",): 0.2, ("tier",): 0.1, ("op",): 0.08, ("style",): 0.4},
     "up_step_s": {("up_kind",): 0.3, ("up",): 0.3},
@@ -336,8 +336,9 @@ def log_evidence(
 ) -> float:
     """Log marginal likelihood of prior spreads (`how.spread`, `SWEEP_EFFECTS`), by Laplace's method at the maximum.
 
-    ln p(y, u*) + (d/2) ln(2 pi) - (1/2) ln det H, u* the coefficients and sweep effects of greatest posterior, d their
-    number and H the precision there. Spreads are chosen by it. References: Tierney, Kadane, JASA 81 (1986) 82; MacKay, Neural Computation 4 (1992) 415.
+    ln p(y, u*) + (d/2) ln(2 pi) - (1/2) ln det H, u* the coefficients and sweep effects where the fit ends, d their number
+    and H the precision of its reweighted least squares there: an approximation of the Hessian. References: Tierney,
+    Kadane, JASA 81 (1986) 82; MacKay, Neural Computation 4 (1992) 415.
     """
     problem, state = _mode(at, measured_log, how, share, sweeps, iterations)
     normal = problem.normal(state.values, state.own, problem.weights(state))

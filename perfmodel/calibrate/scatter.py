@@ -42,7 +42,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "cast_bytes",
         "pace",
     ),
-    ("unfused", "routing_bytes", "imbalance"),
+    ("unfused", "unaligned", "routing_bytes", "imbalance"),
     ("host_kernel_s",),
     ("micro_s",),
     ("step_s",),

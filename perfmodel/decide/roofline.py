@@ -25,6 +25,7 @@ from perfmodel.predict.compute import (
     SCORE_BACKWARD,
     SCORE_FORWARD,
     MicroBatch,
+    logit_rate,
     micro_batch,
 )
 from perfmodel.predict.curve import Curve, coefficients, curve
@@ -168,9 +169,9 @@ def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, m
         weight = repeats * c.pace * (c.imbalance if routed else 1.0)
         traffic = (local * inner * outer + rows * (inner + outer)) * machine.element_bytes
         fixed = c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0))
-        peak = machine.peak16_flop_per_s if last else machine.peak_flop_per_s
+        rate = logit_rate(ops, machine, c) if last else machine.peak_flop_per_s * c.matmul
         seconds = product_time(
-            rows, inner, outer, weights=local, flop_per_s=peak * c.matmul, bytes_per_s=bandwidth,
+            rows, inner, outer, weights=local, flop_per_s=rate, bytes_per_s=bandwidth,
             activation_bytes=machine.element_bytes, weight_bytes=machine.element_bytes, call_s=fixed,
         )  # fmt: skip
         kind = "logits and loss" if last else "experts" if routed else "product"

@@ -35,7 +35,7 @@ TERMS: dict[str, Term] = {
         "product = (2RIO/(P matmul) | V/(B memory)) + call",
         ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
-        ("matmul", "attention", "unfused", "memory", "elementwise", "call_s", "other", "other_traffic",
+        ("matmul", "attention", "unfused", "unaligned", "memory", "elementwise", "call_s", "other", "other_traffic",
          "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(
@@ -54,7 +54,7 @@ TERMS: dict[str, Term] = {
         ("cp_exposed", *_LINKS),
     ),
     "expert_parallel": Term(
-        "m moe layers/p (4 + 2r) all_to_all(tokens top_k hidden over ep) exposed",
+        "m moe layers/p (4 + 2r) all_to_all(tokens top_k width over ep) exposed; width = hidden, or the latent",
         ("tokens per sample", "hidden width", "layers", "ep", "micro-batch", "accumulation", *_NETWORK),
         ("ep_exposed", *_LINKS),
     ),

@@ -292,7 +292,7 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     },
     # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, abstract).
     ("attention", "framework", "fsdp_eager"): 0.25,
-    # Tensor cores before Ampere's take aligned operands only; the others multiply two halves a lane: 64 x 2 x 2.
+    # Tensor cores before Ampere's take aligned operands only; a unit's plain cores do 64 x 2 x 2 FLOP a cycle in 16 bit.
     **{("unaligned", "generation", name): 256.0 for name in ("volta", "turing")},
     # These pad the vocabulary.
     **{("unaligned", "framework", name): 1e5 for name in ("megatron_core", "megatron_eager", "xla")},

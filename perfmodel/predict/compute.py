@@ -24,7 +24,7 @@ BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
 TENSOR_HOST = 0.17  # more to issue where tensor parallelism adds its collectives
 # Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
 CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
-# Bytes per logit: its product, a cast to 32 bit, log-softmax, their gradients, and two products that read them.
+# Bytes per logit beside its products: cast to 32 bit (6), log-softmax (8), its gradient (12), and back to 16 bit (8).
 LOSS_BYTES = 34.0
 EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
 
@@ -52,7 +52,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
     rate = machine.peak_flop_per_s * c.matmul
-    rate16 = _aligned(machine.peak16_flop_per_s * c.matmul, ops.logit_alignment, machine.unit_hz, c.unaligned)
+    rate16 = logit_rate(ops, machine, c)
     cut = 1.0 / (at.cp * at.tp * at.pp)
     width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
     repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
@@ -127,16 +127,17 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     )
 
 
-def _aligned(rate: Array, alignment: Array, unit_hz: Array, per_cycle: Array) -> Array:
-    """Rate of a product whose width allows loads of `alignment` elements; full ones, or an unknown clock, change nothing.
+def logit_rate(ops: Operations, machine: Machine, c: Coefficients) -> Array:
+    """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
 
-    A tensor core cannot work faster than its operands arrive: the smooth least of `rate` and
-    ``per_cycle * alignment * unit_hz``.
+    The smooth least of the 16-bit rate and ``unaligned * alignment * unit_hz``; loads of full width, or a clock that is
+    unknown, change nothing.
     """
-    held = (alignment < WIDEST_LOAD) & (unit_hz > 0.0)
+    rate = machine.peak16_flop_per_s * c.matmul
+    held = (ops.logit_alignment < WIDEST_LOAD) & (machine.unit_hz > 0.0)
     if not np.any(held):
         return rate
-    most = np.where(held, per_cycle * alignment * unit_hz, np.inf)
+    most = np.where(held, c.unaligned * ops.logit_alignment * machine.unit_hz, np.inf)
     return np.asarray((rate**-4.0 + most**-4.0) ** -0.25)
 
 

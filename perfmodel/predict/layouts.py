@@ -143,7 +143,7 @@ def layouts(
         micro = per_replica / steps
     repeat = np.asarray(recompute, dtype=float)
     share = RECOMPUTE_SHARE["selective"]
-    chosen = np.where(np.isnan(repeat), 0.0, repeat >= share) if selective is None else selective
+    chosen = np.where(np.isclose(repeat, share), 1.0, 0.0) if selective is None else selective
     return Layouts(
         k=k_,
         dp=dp,

@@ -35,6 +35,7 @@ ELEMENT_BYTES: dict[str, float] = {
     "fp4": 2,
     "int8": 2,
 }
+GPU_VENDORS = ("NVIDIA", "AMD")  # whose compute units load the operands of their own matrix units
 DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
 DEFAULT_NETWORK_LATENCY_S = 2e-6
 DEFAULT_HOST_LATENCY_S = 2e-6
@@ -47,9 +48,7 @@ class Machine:
 
     peak_flop_per_s: Array
     peak16_flop_per_s: Array  # attention and logits stay in 16 bit
-    unit_hz: (
-        Array  # cycles per second of all compute units together; 0 where their number or clock is unknown
-    )
+    unit_hz: Array  # cycles per second of all compute units together; 0 where that is unknown, or no GPU
     memory_bytes: Array
     memory_bytes_per_s: Array
     element_bytes: Array
@@ -170,7 +169,10 @@ def numbers(
     values = {
         "peak_flop_per_s": peak(device, precision),
         "peak16_flop_per_s": peak(device, "bf16" if low else precision),
-        "unit_hz": (device.compute_units or 0) * (device.boost_clock_mhz or 0.0) * 1e6,
+        "unit_hz": (device.compute_units or 0)
+        * (device.boost_clock_mhz or 0.0)
+        * 1e6
+        * (device.vendor in GPU_VENDORS),
         "memory_bytes": device.memory,
         "memory_bytes_per_s": device.memory_bandwidth,
         "element_bytes": ELEMENT_BYTES[precision],

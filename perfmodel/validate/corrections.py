@@ -85,8 +85,10 @@ def corrected(
 
     def mend(row: Row, family: Row) -> Row:
         address = addresses.get(family.text["source"])
-        mine = [one for one in by_address.get(address, []) if one.column in row.text]
-        for one in [one for one in mine if one.fits(address, family.text, {**family.text, **row.text})]:
+        labelled = {**family.text, **row.text}
+        for one in by_address.get(address, []):
+            if one.column not in row.text or not one.fits(address, family.text, labelled):
+                continue
             row = one.apply(row)
             told = reasons.setdefault(family.text["family"], [])
             told += [one.reason] if one.reason not in told else []

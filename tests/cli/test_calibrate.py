@@ -112,7 +112,9 @@ def test_a_trace_moves_the_prediction_towards_its_step(tmp_path: Path) -> None:
     times = []
     for beliefs in ([], ["--beliefs", "b.json"]):
         done = run("predict", *JOB, *given, "-k", "2", *beliefs, "--format", "json", cwd=tmp_path)
-        times.append(json.loads(done.stdout)["result"]["parts_s"]["compute"][0])
+        parts = json.loads(done.stdout)["result"]["parts_s"]
+        # A trace sees a busy device, whatever keeps it so.
+        times.append(sum(parts[name][0] for name in ("compute", "optimizer", "contention")))
     assert abs(times[1] - 0.060) < 0.5 * abs(times[0] - 0.060)
 
 

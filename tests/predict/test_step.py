@@ -115,6 +115,17 @@ def test_recomputation_costs_a_third_more_at_most():
     assert 1.2 < full / none < 1.36
 
 
+def test_a_share_of_the_layers_repeats_that_share_of_attention():
+    """Selective recomputation repeats all of attention; a quarter of the layers, a quarter of everything."""
+    one = {
+        share: float(micro_batch(LLAMA, H100, at(8.0, micro_batch=1, recompute=share), quiet()).attention)
+        for share in (0.0, 0.05, 0.25, 1.0)
+    }
+    whole = one[1.0] - one[0.0]
+    assert one[0.05] - one[0.0] == pytest.approx(whole)
+    assert one[0.25] - one[0.0] == pytest.approx(0.25 * whole)
+
+
 def test_a_longer_sequence_costs_more_than_in_proportion():
     one, two = (parts(ops_of("llama3-8b", n), H100, at(8.0, micro_batch=1))["compute"] for n in (8192, 16384))
     assert 2.0 < two / one < 4.0

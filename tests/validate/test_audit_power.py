@@ -39,6 +39,19 @@ def claims(corpus: Corpus) -> dict[str, Claim]:
     return honest_claims(corpus, CATALOG)
 
 
+def test_a_share_that_is_recomputed_is_claimed_by_its_nearest_word(
+    corpus: Corpus, claims: dict[str, Claim]
+) -> None:
+    shares: dict[str, set[str]] = {}
+    for point in corpus.points:
+        shares.setdefault(point.text["family"], set()).add(point.text["recompute"])
+    words = {"0.09": "selective", "0.26": "selective", "0.55": "full"}
+    for share, word in words.items():
+        told = [claims[family] for family, cells in shares.items() if cells == {share} and family in claims]
+        assert told, share
+        assert {point.recompute for claim in told for point in claim.points} == {word}
+
+
 def test_nearly_every_family_can_be_told_as_a_claim(corpus: Corpus, claims: dict[str, Claim]) -> None:
     assert len(claims) > 0.95 * len(corpus.families)
     relative = [claim for claim in claims.values() if claim.baseline is not None]

@@ -216,7 +216,7 @@ def test_every_correction_fits_the_shipped_corpus() -> None:
     addresses = {line["source"]: line["address"] for line in tables["sources"]}
     families = {line["family"]: line for line in tables["families"]}
     corrected = read_corpus(folder).corrected
-    changed: dict[tuple[str, int, str], str] = {}
+    changed: dict[tuple[str, int, str], Correction] = {}
     for one in known():
         of_points = one.column not in tables["families"][0]
         lines = tables["points"] if of_points else tables["families"]
@@ -226,10 +226,9 @@ def test_every_correction_fits_the_shipped_corpus() -> None:
             if one.fits(addresses[family["source"]], family, {**family, **line}):
                 used = True
                 assert one.reason in corrected[family["family"]]
-                assert (
-                    changed.setdefault(("point" if of_points else "family", i, one.column), one.found)
-                    == one.found
-                )
+                cell = ("point" if of_points else "family", i, one.column)
+                assert cell not in changed, (one, changed[cell])
+                changed[cell] = one
         assert used, one
         assert one.found != one.labelled
         assert one.column not in ("step_s", "spread_s", "k", "family", "source", "group")
@@ -252,6 +251,21 @@ def test_a_point_that_its_source_does_not_describe_is_read_from_the_scripts(
     assert [(row.text["tp"], row.number["tp"]) for row in corpus.points[:2]] == [("1", 1.0), ("2", 2.0)]
     assert resolve(corpus, Catalog.default()).observations.at.recompute.tolist() == [0.0, 0.0, 0.25, 0.25]
     assert corpus.corrected == {"one": "the script says so"}
+
+
+def test_a_time_stands_for_the_tokens_that_it_was_stated_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sequences of two thirds of the length are half as many again, in passes of the stated size."""
+    address = "github.com/somebody/else"
+    one = Correction(address, "*", "", "seq_len", "384", "256", "the script says so")
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (one,))
+    folder = benchmark(tmp_path / "d", address)
+    (folder / "points.csv").write_text(POINTS.replace(",,none", ",384,none"))
+    first = read_corpus(folder).points[0]
+    said = {name: first.number[name] for name in ("seq_len", "micro_batch", "global_batch", "accumulation")}
+    assert said == {"seq_len": 256, "micro_batch": 128, "global_batch": 192, "accumulation": 1.5}
+    assert (first.text["global_batch"], first.number["step_s"]) == ("192", 0.055)
 
 
 def test_two_corrections_of_one_family_both_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ BEYOND_DIMENSIONS = {
     "transformer-xl": "adaptive embeddings narrow with word frequency",
     "transformer-xl-base": "projections of relative positions",
     "transformer-xl-base-adaptive": "projections of relative positions",
+    "transformer-xl-large-256": "adaptive embeddings narrow with word frequency",
     "transformer-xl-large": "adaptive embeddings narrow with word frequency",
     "transformer-xl-large-adaptive": "adaptive embeddings narrow with word frequency",
 }
