@@ -77,7 +77,7 @@ class Coefficients:
         0.3,
         "generation framework",
         "FLOP",
-        "of a product whose width is odd, per cycle of a compute unit: it loads element by element",
+        "work of a compute unit per cycle in a product of odd width, whose operands load one by one",
         _KERNELS,
     )
     other: Array = _coefficient(
