@@ -58,6 +58,18 @@ def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
     assert "2 families read otherwise than labelled: the script says so" in said
 
 
+def test_many_reasons_are_counted_not_told(make):
+    envelope = make["validation"]()
+    rows = [{"family": f"f{i}", "reason": f"script {i} says so"} for i in range(40)]
+    envelope["result"]["corrected"] = rows
+    said = " ".join(printed(envelope).split())
+    assert (
+        "40 families read otherwise than labelled, for 40 reasons: `corrected` of --format json has each"
+        in said
+    )
+    assert "script 7" not in said
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_ascii_terminals_get_ascii(kind, make):
     output = printed(make[kind](), encoding="ascii")

@@ -12,6 +12,7 @@ from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table,
 from perfmodel.report.svg import MOST_DOTS
 
 WORST = 15
+MOST_REASONS = 5  # that are told one by one
 
 
 def title(envelope: Envelope) -> str:
@@ -56,6 +57,10 @@ def notes(envelope: Envelope) -> list[str]:
     found = []
     for key, said in (("unresolved", "not scored"), ("corrected", "read otherwise than labelled")):
         reasons = Counter(str(one.get("reason")) for one in result.get(key) or ())
+        if len(reasons) > MOST_REASONS:
+            every = _counted(reasons.total(), "family", "families")
+            found.append(f"{every} {said}, for {len(reasons)} reasons: `{key}` of --format json has each")
+            continue
         for reason, count in reasons.items():
             found.append(f"{_counted(count, 'family', 'families')} {said}: {reason}")
     return found + common.notes_of(result)
