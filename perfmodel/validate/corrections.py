@@ -37,7 +37,7 @@ class Correction:
         return (
             address == self.address
             and (self.workload == ANY or family["workload"] in self.workload.split("|"))
-            and cells.get(self.column) == self.labelled
+            and _same(cells.get(self.column, ""), self.labelled)
             and all(_holds(condition, cells) for condition in self.where.split(";") if condition)
         )
 
@@ -67,7 +67,19 @@ def _holds(condition: str, cells: Mapping[str, str]) -> bool:
     equal = "=" in condition and "~" not in condition.split("=", 1)[0]
     column, values = condition.split("=" if equal else "~", 1)
     cell = cells.get(column, "")
-    return any(cell == value if equal else value in cell for value in values.split("|"))
+    return any(_same(cell, value) if equal else value in cell for value in values.split("|"))
+
+
+def _same(cell: str, value: str) -> bool:
+    """Equal as text, or as numbers.
+
+    >>> _same("384.0", "384"), _same("", ""), _same("", "0"), _same("ddp", "zero1")
+    (True, True, False, False)
+    """
+    try:
+        return cell == value or float(cell) == float(value)
+    except ValueError:
+        return False
 
 
 @cache
