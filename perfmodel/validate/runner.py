@@ -68,7 +68,7 @@ def validate(
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
-    result["notes"] = _left_out(corpus)
+    result["notes"] = [*_left_out(corpus), *_unknown_words(corpus)]
     result["scheme"] = (
         f"every family predicted without its {scheme}"
         if is_shipped
@@ -84,6 +84,24 @@ def _left_out(corpus: Corpus) -> list[str]:
     return [
         f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
         for grade, count in sorted(grades.items())
+    ]
+
+
+def _unknown_words(corpus: Corpus) -> list[str]:
+    """Families whose framework or regime says nothing to the model, in words."""
+    known = {value for _, level, value in shipped_beliefs().values if level == "framework"}
+    strange = _count(
+        f'framework_class "{row.text["framework_class"]}": predicted by what all frameworks share'
+        for row in corpus.families.values()
+        if row.text["framework_class"] not in (*known, "")
+    ) | _count(
+        f'regime "{row.text["regime"]}": taken as neither strong, weak nor tuned'
+        for row in corpus.families.values()
+        if row.text["regime"] not in ("strong", "weak", "tuned", "")
+    )
+    return [
+        f"{count} {'families' if count > 1 else 'family'} of unknown {words}"
+        for words, count in sorted(strange.items())
     ]
 
 

@@ -82,6 +82,20 @@ def test_points_kept_out_by_their_grade_are_counted_and_the_title_says_what_the_
     )  # nothing was calibrated: nothing is crossed
 
 
+def test_words_that_say_nothing_to_the_model_are_named(tmp_path: Path) -> None:
+    folder = subset(tmp_path)
+    as_it_is = " ".join(run("--data", str(folder)).stdout.split())
+    families = folder / "families.csv"
+    text = families.read_text(encoding="utf-8").replace(",mxnet,", ",frobnicator,").replace(",weak,", ",odd,")
+    families.write_text(text, encoding="utf-8")
+    said = " ".join(run("--data", str(folder)).stdout.split())
+    assert (
+        '3 families of unknown framework_class "frobnicator": predicted by what all frameworks share' in said
+    )
+    assert 'of unknown regime "odd"' in said
+    assert "of unknown" not in as_it_is
+
+
 def test_a_broken_folder_is_refused(tmp_path: Path) -> None:
     done = run("--data", str(tmp_path))
     assert done.returncode == 2
