@@ -103,7 +103,7 @@ COLLECTIVE_LIMITS = {
     "fabric": (0.14, 0.19, 0.42),
     "two_points": (0.06, 0.09, 0.23),
 }
-FIGURES_SHOWN = ("median_ape", "mean_ape", "p90_ape")
+ERRORS = ("median_ape", "mean_ape", "p90_ape")
 
 
 def main() -> None:
@@ -273,11 +273,8 @@ def report(results: dict[str, Any]) -> str:
                 if key == "baselines"
                 else group["modes"][mode]["by"]["crossing"]["crosses the node"]
             )
-            rows = [["**perfmodel**", *(percent(ours[f]) for f in ("median_ape", "mean_ape", "p90_ape"))]]
-            rows += [
-                [name, *(percent(values[f]) for f in ("median_ape", "mean_ape", "p90_ape"))]
-                for name, values in laws.items()
-            ]
+            rows = [["**perfmodel**", *(percent(ours[f]) for f in ERRORS)]]
+            rows += [[name, *(percent(values[f]) for f in ERRORS)] for name, values in laws.items()]
             lines += [f"{mode}, {words}:", "", *table(["", "median", "mean", "p90"], rows)]
     lines += (
         targets(results)
@@ -311,7 +308,7 @@ def targets(results: dict[str, Any]) -> list[str]:
             told(f"{label}, source left out", "mean_ape", PEER_LIMITS[label], mean)
     for scheme, seen in COLLECTIVES.items():
         figures = results["group"]["collectives"]["schemes"][scheme]
-        for figure, limit in zip(FIGURES_SHOWN, COLLECTIVE_LIMITS[scheme], strict=True):
+        for figure, limit in zip(ERRORS, COLLECTIVE_LIMITS[scheme], strict=True):
             told(f"collectives, from {seen}", figure, limit, figures[figure])
     return ["## Targets", "", *table(["what", "figure", "target", "reached", ""], rows)]
 
@@ -403,7 +400,7 @@ def collectives(group: dict[str, Any]) -> list[str]:
     """Collective sweeps."""
     figures = group["collectives"]
     rows = [
-        [name, str(values["points"]), *(percent(values[f]) for f in ("median_ape", "mean_ape", "p90_ape"))]
+        [name, str(values["points"]), *(percent(values[f]) for f in ERRORS)]
         for name, values in ((COLLECTIVES[key], figures["schemes"][key]) for key in COLLECTIVES)
     ]
     return [
@@ -423,7 +420,7 @@ def by_kind(group: dict[str, Any]) -> list[str]:
                     mode,
                     kind,
                     str(values["families"]),
-                    *(percent(values[f]) for f in ("median_ape", "mean_ape", "p90_ape", "coverage_90")),
+                    *(percent(values[f]) for f in (*ERRORS, "coverage_90")),
                 ]
             )
     return [

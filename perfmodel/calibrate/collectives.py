@@ -25,7 +25,6 @@ References: Lange, Little, Taylor, JASA 84 (1989) 881 (robust t regression by re
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +32,7 @@ from importlib import resources
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from perfmodel.calibrate.collective_form import QUANTITIES, UNKNOWN, Array, Points, seconds
 from perfmodel.calibrate.sweep_fit import SweepFit, SweepPrior, fit_sweep, through_two_points
@@ -46,7 +45,6 @@ __all__ = [
     "design",
     "fit",
     "fit_sweep",
-    "log_evidence",
     "log_time",
     "pack",
     "predict",
@@ -84,7 +82,7 @@ SWEEP_EFFECTS: Final = (
 )
 
 #: Levels of each quantity and the prior spread of their effects, in logarithms: chosen, then moved in steps of 1.4 to
-#: where `log_evidence` of the corpus grew, a move by a factor f costing ln(f)^2 / (2 0.7^2), and rounded. So were the
+#: where the marginal likelihood of all sweeps (Laplace's method) grew, a move by a factor f costing ln(f)^2 / (2 0.7^2), and rounded. So were the
 #: scales of the sweeps' latencies (inside, network) above. The search was made once, on the form before peers overlapped.
 LEVELS: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "base_s": {("generation",): 0.3, ("accelerator",): 0.2, ("tier",): 0.1, ("op",): 0.08, ("style",): 0.4},
@@ -293,26 +291,6 @@ def fit(
 
     `share` weighs points. `sweeps` names the sweep of every point; without it no sweep has effects of its own.
     """
-    problem, state = _mode(at, measured_log, how, share, sweeps, iterations)
-    matrix, _, _ = problem.normal(state.values, state.own, problem.weights(state)).reduced(0.0)
-    left = measured_log - log_time(at, how, state.values)
-    return Fit(
-        how.names,
-        state.values,
-        np.sqrt(np.diag(np.linalg.inv(matrix))),
-        np.asarray((how.matrix != 0).sum(axis=0), dtype=np.int64),
-        max(1.4826 * float(np.median(np.abs(left))), SCALE),
-    )
-
-
-def _mode(
-    at: Points,
-    measured_log: Array,
-    how: Design,
-    share: Array,
-    sweeps: NDArray[np.str_] | None,
-    iterations: int,
-) -> tuple[_Problem, _State]:
     kinds = np.where(at.keys["style"] == "warmed", "warmed", at.keys["tier"]).tolist()
     kind = {} if sweeps is None else dict(zip(sweeps.tolist(), kinds, strict=True))
     member = np.array([sweeps == name for name in sorted(kind)], float).reshape(len(kind), at.ranks.size)
@@ -322,40 +300,15 @@ def _mode(
     for wide in WIDENED:
         problem = _Problem(at, measured_log, how, share, member, SCALE * wide, own_scale)
         state = _solve(problem, state, iterations)
-    return problem, state
-
-
-def log_evidence(
-    at: Points,
-    measured_log: Array,
-    how: Design,
-    share: Array,
-    *,
-    sweeps: NDArray[np.str_] | None = None,
-    iterations: int = 60,
-) -> float:
-    """Log marginal likelihood of prior spreads (`how.spread`, `SWEEP_EFFECTS`), by Laplace's method at the maximum.
-
-    ln p(y, u*) + (d/2) ln(2 pi) - (1/2) ln det H, u* the coefficients and sweep effects where the fit ends, d their number
-    and H the precision of its reweighted least squares there: an approximation of the Hessian. References: Tierney,
-    Kadane, JASA 81 (1986) 82; MacKay, Neural Computation 4 (1992) 415.
-    """
-    problem, state = _mode(at, measured_log, how, share, sweeps, iterations)
-    normal = problem.normal(state.values, state.own, problem.weights(state))
-    matrix, _, _ = normal.reduced(0.0)
-    total = (share * _student(problem.residual(state.values, state.own), DEGREES, problem.scale)).sum()
-    total -= 0.5 * np.square(state.values / how.spread).sum() + np.log(how.spread).sum()
-    for effect, own, scale in zip(SWEEP_EFFECTS, state.own, problem.sweep_scale, strict=True):
-        total += (_student(own, effect.degrees, scale) + 0.5 * math.log(2 * math.pi)).sum()
-    blocks = np.log(normal.own[0] * normal.own[1] - np.square(normal.own_cross)).sum()
-    return float(total - 0.5 * (np.linalg.slogdet(matrix)[1] + blocks))
-
-
-def _student(x: Array, degrees: float, scale: ArrayLike) -> Array:
-    """Log density of Student's t."""
-    constant = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(degrees * math.pi)
-    tail = (degrees + 1) / 2 * np.log1p(np.square(x / np.asarray(scale)) / degrees)
-    return np.asarray(constant - tail - np.log(scale))
+    matrix, _, _ = problem.normal(state.values, state.own, problem.weights(state)).reduced(0.0)
+    left = measured_log - log_time(at, how, state.values)
+    return Fit(
+        how.names,
+        state.values,
+        np.sqrt(np.diag(np.linalg.inv(matrix))),
+        np.asarray((how.matrix != 0).sum(axis=0), dtype=np.int64),
+        max(1.4826 * float(np.median(np.abs(left))), SCALE),
+    )
 
 
 def _solve(problem: _Problem, state: _State, iterations: int) -> _State:

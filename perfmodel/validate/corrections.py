@@ -32,11 +32,10 @@ class Correction:
     found: str
     reason: str
 
-    def fits(self, address: str | None, family: Mapping[str, str], cells: Mapping[str, str]) -> bool:
-        """Whether a line of the corpus is meant; `cells` are those of its point and family together."""
+    def fits(self, cells: Mapping[str, str]) -> bool:
+        """Whether a line of the source is meant; `cells` are those of its family, and of its point if it is one."""
         return (
-            address == self.address
-            and (self.workload == ANY or family["workload"] in self.workload.split("|"))
+            (self.workload == ANY or cells["workload"] in self.workload.split("|"))
             and _same(cells.get(self.column, ""), self.labelled)
             and all(_holds(condition, cells) for condition in self.where.split(";") if condition)
         )
@@ -96,10 +95,9 @@ def corrected(
     reasons: dict[str, list[str]] = {}
 
     def mend(row: Row, family: Row) -> Row:
-        address = addresses.get(family.text["source"])
         labelled = {**family.text, **row.text}
-        for one in by_address.get(address, []):
-            if one.column not in row.text or not one.fits(address, family.text, labelled):
+        for one in by_address.get(addresses.get(family.text["source"]), []):
+            if one.column not in row.text or not one.fits(labelled):
                 continue
             row = one.apply(row)
             told = reasons.setdefault(family.text["family"], [])

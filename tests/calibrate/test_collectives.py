@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -196,23 +195,6 @@ def test_a_crowded_bus_keeps_the_low_latency_protocol_too_long() -> None:
         worst.append((seconds(at, chosen) / seconds(at, simple)).max())
     assert worst[0] < 1.1
     assert worst[1] > 1.3
-
-
-def test_evidence_finds_the_spread_that_made_the_data() -> None:
-    machines = [f"m{i}" for i in range(24)]
-    rows = [_row(bytes=str(2**i), op="all_gather", accelerator=m) for m in machines for i in range(13, 33, 4)]
-    at = points(rows, _catalog())
-    how = collectives.design(at, collectives.coefficients_of(at))
-    own = np.array([q == "base_s" and level == "accelerator" for q, level, _ in how.names])
-    assert own.sum() == len(machines)
-    values = np.zeros(len(how.names))
-    values[own] = np.random.default_rng(7).normal(0.0, 0.2, len(machines))
-    measured = collectives.log_time(at, how, values)
-    found = {}
-    for spread in (0.02, 0.2, 2.0):
-        tried = replace(how, spread=np.where(own, spread, how.spread))
-        found[spread] = collectives.log_evidence(at, measured, tried, np.ones(len(rows)))
-    assert max(found, key=lambda spread: found[spread]) == 0.2
 
 
 def test_two_sweeps_that_disagree_are_met_half_way() -> None:
