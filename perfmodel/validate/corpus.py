@@ -126,7 +126,8 @@ def read_corpus(folder: Path) -> Corpus:
     labelled: dict[str, Row] = {}
     for row in tables.get("families.csv", []):
         if row.text["family"] in labelled:
-            problems.append(row.problem("D006", f'family "{row.text["family"]}" stands twice'))
+            message = f'family "{row.text["family"]}" stands twice'
+            problems.append(row.problem("D006", message, at="family"))
         labelled[row.text["family"]] = row
     sources = stated_once(tables["sources.csv"], "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
@@ -156,7 +157,9 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
                 data[column] = TRUTHS[cell]
             else:
                 message = f'{column} is "{cell}": neither 1 nor 0'
-                problems.append(row.problem("D004", message, "leave a cell blank when nobody says"))
+                problems.append(
+                    row.problem("D004", message, "leave a cell blank when nobody says", at=column)
+                )
         elif "str" in annotation or "Literal" in annotation:
             data[column] = cell
         else:
@@ -168,59 +171,69 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
                 data[column] = int(number) if number == int(number) else number
             else:
                 message = f'{column} is "{cell}": not a number'
-                problems.append(row.problem("D004", message, "leave a cell blank when nobody says"))
+                problems.append(
+                    row.problem("D004", message, "leave a cell blank when nobody says", at=column)
+                )
     try:
         return Workload.model_validate(data)
     except ValidationError as error:
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"]) or "workload"
-            problems.append(row.problem("D005", f"{row.text['workload']}: {field}: {item['msg']}"))
+            message = f"{row.text['workload']}: {field}: {item['msg']}"
+            problems.append(row.problem("D005", message, at=field))
         return None
 
 
 def _check_family(row: Row, problems: list[Problem]) -> None:
-    def refuse(message: str, hint: str | None = None) -> None:
-        problems.append(row.problem("D006", message, hint))
+    def refuse(column: str, message: str, hint: str | None = None) -> None:
+        problems.append(row.problem("D006", message, hint, at=column))
 
-    if row.text["precision"] not in PRECISIONS:
-        refuse(f'precision "{row.text["precision"]}" is not known', f"one of {', '.join(PRECISIONS)}")
-    if row.text["sharding"] not in (*SHARDING_CODES, ALONE, ""):
-        refuse(
-            f'sharding "{row.text["sharding"]}" is not known', f"one of {', '.join((*SHARDING_CODES, ALONE))}"
-        )
+    precision, sharding = row.text["precision"], row.text["sharding"]
+    if precision not in PRECISIONS:
+        refuse("precision", f'precision "{precision}" is not known', f"one of {', '.join(PRECISIONS)}")
+    if sharding not in (*SHARDING_CODES, ALONE, ""):
+        known = ", ".join((*SHARDING_CODES, ALONE))
+        refuse("sharding", f'sharding "{sharding}" is not known', f"one of {known}")
     if row.number["accelerators_per_node"] is None:
-        refuse("accelerators_per_node is blank")
+        refuse("accelerators_per_node", "accelerators_per_node is blank")
 
 
 def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
-    if row.text["family"] not in families:
-        problems.append(row.problem("D007", f'family "{row.text["family"]}" is not in families.csv'))
+    def refuse(column: str, message: str, hint: str | None = None) -> None:
+        problems.append(row.problem("D004", message, hint, at=column))
+
+    family = row.text["family"]
+    if family not in families:
+        problems.append(row.problem("D007", f'family "{family}" is not in families.csv', at="family"))
     for column in ("k", "nodes", "step_s"):
         if row.number[column] is None:
-            problems.append(row.problem("D004", f"{column} is blank"))
+            refuse(column, f"{column} is blank")
     replica = row.get("tp", 1.0) * row.get("pp", 1.0) * row.get("cp", 1.0)
     if replica > row.get("k", replica):
-        problems.append(row.problem("D004", f"tp times pp times cp is {replica:g}, more than k"))
+        refuse("tp", f"tp times pp times cp is {replica:g}, more than k")
     if row.get("nodes", 1.0) > row.get("k", np.inf):
-        problems.append(row.problem("D004", "nodes is more than k", "k counts the accelerators of all nodes"))
+        refuse("nodes", "nodes is more than k", "k counts the accelerators of all nodes")
     noted = STATED_BATCH.search(row.text.get("note", ""))
     if noted and row.number["global_batch"] is None and _named_batch(noted[1]) is None:
         message = f'the note names a source batch per accelerator of "{noted[1][:40]}"'
-        problems.append(row.problem("D004", message, f"a number from 1 to {LARGEST_BATCH:.0f}"))
+        refuse("note", message, f"a number from 1 to {LARGEST_BATCH:.0f}")
     recompute = row.text["recompute"]
     if recompute and recomputed(recompute) is None:
         hint = "none, selective, full, the share of a forward pass that is repeated (0 to 1), or blank"
-        problems.append(row.problem("D004", f'recompute is "{recompute}"', hint))
+        refuse("recompute", f'recompute is "{recompute}"', hint)
 
 
 def _check_sweep(row: Row, problems: list[Problem]) -> None:
+    def refuse(column: str, message: str, hint: str) -> None:
+        problems.append(row.problem("D004", message, hint, at=column))
+
     blank = [column for column in SWEEP_COLUMNS if not row.text[column] and column != "nodes"]
     if blank:
-        problems.append(row.problem("D004", f"{', '.join(blank)} is blank", "a timing needs each of them"))
+        refuse(blank[0], f"{', '.join(blank)} is blank", "a timing needs each of them")
     if row.get("ranks", 2.0) < 2.0:
-        problems.append(row.problem("D004", "ranks is 1: one rank exchanges nothing", "leave the line out"))
+        refuse("ranks", "ranks is 1: one rank exchanges nothing", "leave the line out")
     if row.get("nodes", 1.0) > row.get("ranks", np.inf):
-        problems.append(row.problem("D004", "nodes is more than ranks", "ranks counts those of all nodes"))
+        refuse("nodes", "nodes is more than ranks", "ranks counts those of all nodes")
 
 
 def recomputed(text: str) -> float | None:

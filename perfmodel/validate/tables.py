@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import dropwhile
 from pathlib import Path
 
 import numpy as np
@@ -35,21 +36,25 @@ _MOST = {
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a CSV file: text by column, numbers parsed, and where it stands."""
+    """One record of a CSV file: text by column, numbers parsed, and where it stands."""
 
     file: str
-    line: int
+    line: int  # its first
     text: Mapping[str, str]
     number: Mapping[str, float | None]
+    written: str  # as it stands in the file
+    header: Sequence[str]
 
     def get(self, column: str, default: float) -> float:
         """A number, or `default` where the cell is blank."""
         value = self.number.get(column)
         return default if value is None else value
 
-    def problem(self, code: str, message: str, hint: str | None = None) -> Problem:
-        """What is wrong with this line."""
-        return Problem(file=self.file, line=self.line, column=1, code=code, message=message, help=hint)
+    def problem(self, code: str, message: str, hint: str | None = None, *, at: str | None = None) -> Problem:
+        """What is wrong with this record, at the cell of the column `at`."""
+        index = self.header.index(at) if at is not None and at in self.header else 0
+        below, column = cell_place(self.written, index)
+        return Problem(self.file, self.line + below, column, code, message, help=hint)
 
 
 def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
@@ -61,7 +66,8 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
         line = data.count(b"\n", 0, error.start) + 1
         problems.append(_unreadable(path, line, f"not readable as CSV: {error}", "save it as UTF-8"))
         return
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    lines = _Lines(text)
+    reader = csv.DictReader(lines, strict=True)
     try:
         header = list(reader.fieldnames or [])
         fault = _header_fault(header, required)
@@ -69,16 +75,66 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
             hint = f"the header needs {', '.join(required)}"
             problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
             return
+        lines.taken()
         for record in reader:
-            line = reader.line_num
-            if any(cell.strip() for cell in record.pop(None, ())):
-                message = f"more cells than the {len(header)} columns of the header"
-                problems.append(_unreadable(path, line, message, "put a cell that holds a comma in quotes"))
+            line, written = lines.taken()
+            beyond = record.pop(None, ())
             cells = {key: (value or "").strip() for key, value in record.items()}
-            yield Row(str(path), line, cells, _numbers(path, line, header, cells, problems))
+            row = Row(str(path), line, cells, {}, written, header)
+            if any(cell.strip() for cell in beyond):
+                message = f"more cells than the {len(header)} columns of the header"
+                problems.append(row.problem("D003", message, "put a cell that holds a comma in quotes"))
+            yield replace(row, number=_numbers(row, problems))
     except csv.Error as error:
         message = f"not readable as CSV: {error}"
         problems.append(_unreadable(path, reader.line_num + 1, message, "a quote may be left open"))
+
+
+class _Lines:
+    """Lines of a text for a CSV reader, which does not tell where its records began."""
+
+    def __init__(self, text: str) -> None:
+        self._source = io.StringIO(text, newline="")
+        self._count = 0
+        self._read: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._source:
+            self._count += 1
+            self._read.append(line)
+            yield line
+
+    def taken(self) -> tuple[int, str]:
+        """Where what was read since the last call begins, and the text; blank lines before it are none of it."""
+        read = list(dropwhile(lambda line: not line.strip("\r\n"), self._read))
+        self._read = []
+        return self._count - len(read) + 1, "".join(read)
+
+
+def cell_place(record: str, index: int) -> tuple[int, int]:
+    """Lines below the record's first, and column from 1, where its cell of that index begins.
+
+    >>> cell_place("a,b,c", 2), cell_place('"a,""b",c', 1), cell_place('5" disk,b', 1), cell_place('"a\\nb",c', 1)
+    ((0, 5), (0, 9), (0, 9), (1, 4))
+    >>> cell_place("a", 3)
+    (0, 1)
+    """
+    place, cell, line, column = (0, 1), 0, 0, 0
+    begins, has_quotes, inside = True, False, False
+    for char in record:
+        if cell == index:
+            break
+        column += 1
+        if begins:
+            has_quotes = char == '"'
+        if char == '"' and has_quotes:
+            inside = not inside
+        begins = char == "," and not inside
+        if begins:
+            cell, place = cell + 1, (line, column + 1)
+        elif char == "\n":
+            line, column = line + 1, 0
+    return place if cell == index else (0, 1)
 
 
 def _header_fault(header: Sequence[str], required: Sequence[str]) -> str | None:
@@ -93,12 +149,10 @@ def _unreadable(path: Path, line: int, message: str, hint: str) -> Problem:
     return Problem(file=str(path), line=line, column=1, code="D003", message=message, help=hint)
 
 
-def _numbers(
-    path: Path, line: int, header: Sequence[str], text: Mapping[str, str], problems: list[Problem]
-) -> dict[str, float | None]:
+def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for column in (*NUMBERS, "ranks", "bytes", "time_s"):
-        cell = text.get(column, "")
+        cell = row.text.get(column, "")
         if cell == "":
             found[column] = None
             continue
@@ -109,16 +163,8 @@ def _numbers(
         whole, most = column in _COUNTS, _MOST[column]
         if not _LEAST.get(column, 0.0) <= value <= most or (whole and value != np.floor(value)):
             wrong = f"more than {most:g}" if value > most else f"not a positive {'whole ' * whole}number"
-            problems.append(
-                Problem(
-                    file=str(path),
-                    line=line,
-                    column=header.index(column) + 1,
-                    code="D004",
-                    message=f'{column} is "{cell}": {wrong}',
-                    help="leave a cell blank when nobody says",
-                )
-            )
+            message = f'{column} is "{cell}": {wrong}'
+            problems.append(row.problem("D004", message, "leave a cell blank when nobody says", at=column))
             value = np.nan  # compares with nothing, so that no other fault follows from it
         found[column] = value
     return found
@@ -131,9 +177,9 @@ def stated_once(rows: Sequence[Row], column: str, problems: list[Problem]) -> It
         name = row.text[column]
         before = first.setdefault(name, row)
         if not name:
-            problems.append(row.problem("D006", f"{column} is blank", "give the line a name"))
+            problems.append(row.problem("D006", f"{column} is blank", "give the line a name", at=column))
         elif before.text != row.text:
             message = f'{column} "{name}" stands twice, with other values in line {before.line}'
-            problems.append(row.problem("D006", message, "keep one of the two lines"))
+            problems.append(row.problem("D006", message, "keep one of the two lines", at=column))
         elif before is row:
             yield row

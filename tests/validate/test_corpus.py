@@ -85,6 +85,29 @@ def test_mistakes_are_named_with_their_place(
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("table", "old", "new", "wrong"),
+    [
+        ("points", "0.060", "fast", "fast"),
+        ("points", "one,16,2", "one,16,99", "99"),
+        ("points", ",none,,0.062", ",some,,0.062", "some"),
+        ("points", "one,32", "two,32", "two"),
+        ("families", "fp16", "fp17", "fp17"),
+        ("families", "g,s,resnet50,fp16", '"g, or ""h""",s,resnet50,fp17', "fp17"),
+        ("families", "g,s,resnet50,fp16", '"g\nor h",s,resnet50,fp17', "fp17"),
+        ("workloads", "25557032", "many", "many"),
+    ],
+)
+def test_a_mistake_is_placed_at_its_cell(tmp_path: Path, table: str, old: str, new: str, wrong: str) -> None:
+    texts = {"families": FAMILIES, "points": POINTS, "workloads": WORKLOADS}
+    texts[table] = texts[table].replace(old, new, 1).replace("\n", "\n\n", 1)  # a blank line is no record
+    with pytest.raises(SpecError) as caught:
+        read_corpus(write(tmp_path / "d", **texts))
+    (problem,) = caught.value.problems
+    line = texts[table].split("\n")[(problem.line or 0) - 1]
+    assert line[(problem.column or 0) - 1 :].startswith(wrong)
+
+
 def test_all_mistakes_at_once(tmp_path: Path) -> None:
     points = POINTS.replace("0.055", "x").replace("0.064", "nan")
     with pytest.raises(SpecError) as caught:
