@@ -25,6 +25,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
+from perfmodel.validate.consistency import batchless_apart
 from perfmodel.validate.tables import Row, read_rows, stated_once
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
@@ -93,6 +94,7 @@ class Resolved:
     families: tuple[Row, ...]  # aligned with the observations' names
     points: tuple[Row, ...]  # aligned with the observations' points
     unresolved: tuple[tuple[str, str], ...]  # (family, reason)
+    notes: tuple[str, ...]  # on rows that were not taken as they stand
 
 
 def read_corpus(folder: Path) -> Corpus:
@@ -272,7 +274,9 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     names: list[str] = []
     unresolved: list[tuple[str, str]] = []
     workloads: dict[str, Workload] = {}
-    for name, row in corpus.families.items():
+    graded = [point for point in corpus.points if point.text["grade"] in grades]
+    labelled, graded, notes = batchless_apart(corpus.families, graded)
+    for name, row in labelled.items():
         workload = known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog)
         if reason or workload is None:
@@ -294,13 +298,13 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
             )
         )
     position = {name: i for i, name in enumerate(names)}
-    points = tuple(p for p in corpus.points if p.text["family"] in position and p.text["grade"] in grades)
+    points = tuple(point for point in graded if point.text["family"] in position)
     seen = {p.text["family"] for p in points}
     unresolved += [(name, f"no points of grade {' or '.join(grades)}") for name in names if name not in seen]
     family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
-    families = tuple(corpus.families[name] for name in names)
+    families = tuple(labelled[name] for name in names)
     observations = _observe(families, workloads, points, family, machines, feature_rows)
-    return Resolved(observations, families, points, tuple(unresolved))
+    return Resolved(observations, families, points, tuple(unresolved), tuple(notes))
 
 
 def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:

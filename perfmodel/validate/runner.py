@@ -68,7 +68,7 @@ def validate(
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
-    result["notes"] = [*_left_out(corpus), *_unknown_words(corpus)]
+    result["notes"] = [*_left_out(corpus), *resolved.notes, *_unknown_words(corpus)]
     result["scheme"] = (
         f"every family predicted without its {scheme}"
         if is_shipped

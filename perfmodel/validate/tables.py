@@ -50,6 +50,11 @@ class Row:
         value = self.number.get(column)
         return default if value is None else value
 
+    @property
+    def place(self) -> str:
+        """`points.csv:3`, to find it by."""
+        return f"{Path(self.file).name}:{self.line}"
+
     def problem(self, code: str, message: str, hint: str | None = None, *, at: str | None = None) -> Problem:
         """What is wrong with this record, at the cell of the column `at`."""
         index = self.header.index(at) if at is not None and at in self.header else 0

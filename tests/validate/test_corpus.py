@@ -150,11 +150,32 @@ def test_points_without_a_batch_are_scored_as_ratios(tmp_path: Path) -> None:
     assert errors[1] == pytest.approx(errors[0], abs=0.02)
 
 
+def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) -> None:
+    """Those that state a batch get the band that they get alone: another unit beside them must not free their offset."""
+    ratios = "".join(
+        f"one,{k},{max(k // 8, 1)},{k},1,1,1,,,,,,,none,,{seconds},,,steady,B,\n"
+        for k, seconds in ((1, 4.3e-4), (2, 4.4e-4), (8, 4.7e-4), (64, 5.1e-4))
+    )
+    alone = validate(write(tmp_path / "alone")).envelope()["result"]
+    mixed = validate(write(tmp_path / "mixed", points=POINTS + ratios)).envelope()["result"]
+    of = {(row["family"], row["mode"]): row["points"] for row in mixed["families"]}
+    for row in alone["families"]:
+        assert of["one", row["mode"]] == row["points"]
+    assert [point["k"] for point in of["one (no batch)", "two_point"]] == [8, 64]
+    assert ("one (no batch)", "datasheet") not in of
+    (note,) = mixed["notes"]
+    assert note.startswith(
+        'points.csv:6: 4 points of family "one" without the global_batch that others state'
+    )
+    assert not alone["notes"]
+
+
 def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
     found = resolve(read_corpus(shipped_corpus()), Catalog.default())
     data = found.observations
     assert len(data.names) > 1300
     assert len(found.unresolved) <= 5
+    assert not found.notes
     assert np.isfinite(data.target).all()
     shutil.rmtree(tmp_path)
 
