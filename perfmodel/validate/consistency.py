@@ -1,13 +1,49 @@
-"""Points that cannot be taken as they stand beside the others of their family."""
+"""Points that cannot be taken as they stand: by themselves, or beside the others of their family."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from perfmodel.validate.tables import Row
 
 BATCHLESS = "{} (no batch)"
+ROUNDED = 0.01  # of a batch: means of uneven micro-batches are stated in few digits
+
+
+def contradiction(point: Row) -> str | None:
+    """How the degrees and the batch of a point contradict each other, in words; None where they agree or are not stated."""
+    dp, tp, pp = (point.number[name] for name in ("dp", "tp", "pp"))
+    replica = (tp or 1.0) * (pp or 1.0) * point.get("cp", 1.0)
+    k, is_cut = point.get("k", np.nan), tp is not None or pp is not None
+    if dp is not None and (dp * replica > k or (is_cut and dp * replica != k)):
+        return f"dp times tp times pp times cp is {dp * replica:g}, k is {k:g}"
+    replicas = k / replica if dp is None and is_cut else dp
+    micro, batch = point.number["micro_batch"], point.number["global_batch"]
+    if replicas is None or micro is None or batch is None:
+        return None
+    return _uneven(replicas, micro, point.number["accumulation"], batch)
+
+
+def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str | None:
+    """How a batch departs from what replicas, micro-batches and their number make of it; a last one may be partial.
+
+    >>> _uneven(8, 4, 2, 64), _uneven(8, 4, 2, 60), _uneven(8, 4, None, 60)
+    (None, None, None)
+    >>> _uneven(8, 4, 2, 128)
+    'dp times micro_batch times accumulation is 64, global_batch is 128'
+    >>> _uneven(8, 4, None, 16)
+    'dp times micro_batch is 32, more than global_batch 16'
+    """
+    made = dp * micro
+    if made > batch * (1.0 + ROUNDED):
+        return f"dp times micro_batch is {made:g}, more than global_batch {batch:g}"
+    needed = batch / made
+    if steps is None or abs(steps - needed) < max(ROUNDED * needed, 1.0 if needed > 1.0 + ROUNDED else 0.0):
+        return None
+    return f"dp times micro_batch times accumulation is {made * steps:g}, global_batch is {batch:g}"
 
 
 def batchless_apart(

@@ -25,7 +25,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
-from perfmodel.validate.consistency import batchless_apart
+from perfmodel.validate.consistency import batchless_apart, contradiction
 from perfmodel.validate.tables import Row, read_rows, stated_once
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
@@ -94,7 +94,8 @@ class Resolved:
     families: tuple[Row, ...]  # aligned with the observations' names
     points: tuple[Row, ...]  # aligned with the observations' points
     unresolved: tuple[tuple[str, str], ...]  # (family, reason)
-    notes: tuple[str, ...]  # on rows that were not taken as they stand
+    contradicted: tuple[tuple[Row, str], ...]  # points that contradict themselves, with how
+    notes: tuple[str, ...]  # on points that were scored otherwise than their family
 
 
 def read_corpus(folder: Path) -> Corpus:
@@ -275,6 +276,9 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     unresolved: list[tuple[str, str]] = []
     workloads: dict[str, Workload] = {}
     graded = [point for point in corpus.points if point.text["grade"] in grades]
+    contradicted = [(point, how) for point in graded if (how := contradiction(point))]
+    refused = {point.line for point, _ in contradicted}
+    graded = [point for point in graded if point.line not in refused]
     labelled, graded, notes = batchless_apart(corpus.families, graded)
     for name, row in labelled.items():
         workload = known_workload(row.text["workload"], corpus, catalog)
@@ -300,11 +304,17 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     position = {name: i for i, name in enumerate(names)}
     points = tuple(point for point in graded if point.text["family"] in position)
     seen = {p.text["family"] for p in points}
-    unresolved += [(name, f"no points of grade {' or '.join(grades)}") for name in names if name not in seen]
+    at_odds = {point.text["family"] for point, _ in contradicted}
+    ungraded = f"no points of grade {' or '.join(grades)}"
+    unresolved += [
+        (name, ungraded + " that agree with themselves" * (name in at_odds))
+        for name in names
+        if name not in seen
+    ]
     family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
     families = tuple(labelled[name] for name in names)
     observations = _observe(families, workloads, points, family, machines, feature_rows)
-    return Resolved(observations, families, points, tuple(unresolved), tuple(notes))
+    return Resolved(observations, families, points, tuple(unresolved), tuple(contradicted), tuple(notes))
 
 
 def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:

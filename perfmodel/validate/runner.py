@@ -68,6 +68,10 @@ def validate(
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
     result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
+    result["contradicted"] = [
+        {"point": row.place, "family": row.text["family"], "reason": how}
+        for row, how in resolved.contradicted
+    ]
     result["notes"] = [*_left_out(corpus), *resolved.notes, *_unknown_words(corpus)]
     result["scheme"] = (
         f"every family predicted without its {scheme}"

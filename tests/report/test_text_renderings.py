@@ -58,6 +58,19 @@ def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
     assert "2 families read otherwise than labelled: the script says so" in said
 
 
+def test_points_that_contradict_themselves_are_told_by_line_or_counted(make):
+    envelope = make["validation"]()
+    rows = [{"point": f"points.csv:{i}", "family": "f", "reason": "it does not add up"} for i in range(40)]
+    envelope["result"]["contradicted"] = rows[:2]
+    assert "points.csv:1: not scored: it does not add up" in printed(envelope)
+    envelope["result"]["contradicted"] = rows
+    said = " ".join(printed(envelope).split())
+    assert (
+        "40 points not scored, which contradict themselves: `contradicted` of --format json has each" in said
+    )
+    assert "points.csv:1" not in said
+
+
 def test_many_reasons_are_counted_not_told(make):
     envelope = make["validation"]()
     rows = [{"family": f"f{i}", "reason": f"script {i} says so"} for i in range(40)]

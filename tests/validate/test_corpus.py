@@ -170,12 +170,59 @@ def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) ->
     assert not alone["notes"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "how"),
+    [
+        (
+            "128,1,1024",
+            "128,2,1024",
+            "dp times micro_batch times accumulation is 2048, global_batch is 1024",
+        ),
+        ("128,1,1024", "256,,1024", "dp times micro_batch is 2048, more than global_batch 1024"),
+        ("one,8,1,8,1,", "one,8,1,8,2,", "dp times tp times pp times cp is 16, k is 8"),
+        ("one,8,1,8,1,", "one,8,1,4,1,", "dp times tp times pp times cp is 4, k is 8"),
+        (
+            "one,8,1,8,1,1,1",
+            "one,8,1,,2,,",
+            "dp times micro_batch times accumulation is 512, global_batch is 1024",
+        ),
+    ],
+)
+def test_a_point_that_contradicts_itself_is_listed_and_not_scored(
+    tmp_path: Path, old: str, new: str, how: str
+) -> None:
+    result = validate(write(tmp_path / "d", points=POINTS.replace(old, new))).envelope()["result"]
+    assert result["contradicted"] == [{"point": "points.csv:3", "family": "one", "reason": how}]
+    assert result["modes"]["datasheet"]["points"] == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("128,1,1024", "100,11,8640"),  # the last micro-batch is partial
+        ("128,1,1024", "128,,1024"),
+        ("one,8,1,8,1,1,1,,,128,1", "one,8,1,4,,,,,,128,2"),  # who cuts it in two is not said
+    ],
+)
+def test_a_point_that_leaves_something_open_is_scored(tmp_path: Path, old: str, new: str) -> None:
+    result = validate(write(tmp_path / "d", points=POINTS.replace(old, new))).envelope()["result"]
+    assert result["contradicted"] == []
+    assert result["modes"]["datasheet"]["points"] == 4
+
+
+def test_a_family_all_of_whose_points_contradict_themselves_is_listed(tmp_path: Path) -> None:
+    points = POINTS.splitlines()[0] + "\none,8,1,8,1,1,1,,,128,2,1024,,none,,0.06,,,steady,A,\n"
+    found = resolve(read_corpus(write(tmp_path / "d", points=points)), Catalog.default())
+    assert found.unresolved == (("one", "no points of grade A or B that agree with themselves"),)
+
+
 def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
     found = resolve(read_corpus(shipped_corpus()), Catalog.default())
     data = found.observations
     assert len(data.names) > 1300
     assert len(found.unresolved) <= 5
     assert not found.notes
+    assert not found.contradicted
     assert np.isfinite(data.target).all()
     shutil.rmtree(tmp_path)
 
@@ -288,11 +335,11 @@ def test_a_point_that_its_source_does_not_describe_is_read_from_the_scripts(
     one = Correction(
         address, "*", "k=16|32;accelerator~a100", "recompute", "none", "0.25", "the script says so"
     )
-    two = replace(one, where="k=8", column="tp", labelled="1", found="2")
+    two = replace(one, where="k=8", column="ep", labelled="", found="2")
     monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (one, two))
     corpus = read_corpus(benchmark(tmp_path / "d", address))
     assert [row.text["recompute"] for row in corpus.points] == ["none", "none", "0.25", "0.25"]
-    assert [(row.text["tp"], row.number["tp"]) for row in corpus.points[:2]] == [("1", 1.0), ("2", 2.0)]
+    assert [(row.text["ep"], row.number["ep"]) for row in corpus.points[:2]] == [("", None), ("2", 2.0)]
     assert resolve(corpus, Catalog.default()).observations.at.recompute.tolist() == [0.0, 0.0, 0.25, 0.25]
     assert corpus.corrected == {"one": "the script says so"}
 

@@ -63,7 +63,16 @@ def notes(envelope: Envelope) -> list[str]:
             continue
         for reason, count in reasons.items():
             found.append(f"{_counted(count, 'family', 'families')} {said}: {reason}")
-    return found + common.notes_of(result)
+    return found + _contradicted(result) + common.notes_of(result)
+
+
+def _contradicted(result: Mapping[str, Any]) -> list[str]:
+    rows = result.get("contradicted") or ()
+    if len(rows) > MOST_REASONS:
+        return [
+            f"{len(rows)} points not scored, which contradict themselves: `contradicted` of --format json has each"
+        ]
+    return [f"{row.get('point')}: not scored: {row.get('reason')}" for row in rows]
 
 
 def charts(envelope: Envelope) -> list[Chart]:
