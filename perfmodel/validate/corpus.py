@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.calibrate.observations import Observations
-from perfmodel.errors import Problem, SpecError
+from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.predict.features import features
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Sharding, layouts, pick
 from perfmodel.predict.machine import (
@@ -93,7 +93,7 @@ class Resolved:
     observations: Observations
     families: tuple[Row, ...]  # aligned with the observations' names
     points: tuple[Row, ...]  # aligned with the observations' points
-    unresolved: tuple[tuple[str, str], ...]  # (family, reason)
+    unresolved: tuple[tuple[Row, str], ...]  # families that could not be scored, with the reason
     contradicted: tuple[tuple[Row, str], ...]  # points that contradict themselves, with how
     notes: tuple[str, ...]  # on points that were scored otherwise than their family
 
@@ -273,7 +273,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     machines: list[Machine] = []
     feature_rows: list[dict[str, str]] = []
     names: list[str] = []
-    unresolved: list[tuple[str, str]] = []
+    unresolved: list[tuple[Row, str]] = []
     workloads: dict[str, Workload] = {}
     graded = [point for point in corpus.points if point.text["grade"] in grades]
     contradicted = [(point, how) for point in graded if (how := contradiction(point))]
@@ -284,7 +284,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
         workload = known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog)
         if reason or workload is None:
-            unresolved.append((name, reason or "no workload"))
+            unresolved.append((row, reason or "no workload"))
             continue
         workloads[row.text["workload"]] = workload
         device = catalog.get("accelerators", row.text["accelerator"])
@@ -307,7 +307,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     at_odds = {point.text["family"] for point, _ in contradicted}
     ungraded = f"no points of grade {' or '.join(grades)}"
     unresolved += [
-        (name, ungraded + " that agree with themselves" * (name in at_odds))
+        (labelled[name], ungraded + " that agree with themselves" * (name in at_odds))
         for name in names
         if name not in seen
     ]
@@ -333,12 +333,13 @@ def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | No
 
 def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | None:
     if workload is None:
-        return f'workload "{row.text["workload"]}" is neither in workloads.csv nor in the zoo'
-    if row.text["accelerator"] not in catalog.names("accelerators"):
-        return f'accelerator "{row.text["accelerator"]}" is not in the catalogue'
-    for column in ("scale_up", "scale_out"):
-        if row.text[column] and row.text[column] not in catalog.names("links"):
-            return f'link "{row.text[column]}" is not in the catalogue'
+        name = row.text["workload"]
+        guess = did_you_mean(name, catalog.names("workloads"))
+        return f'workload "{name}" is neither in workloads.csv nor in the zoo{guess}'
+    for column, kind in (("accelerator", "accelerators"), ("scale_up", "links"), ("scale_out", "links")):
+        name, known = row.text[column], catalog.names(kind)
+        if name not in known and (name or column == "accelerator"):
+            return f'{kind[:-1]} "{name}" is not in the catalogue{did_you_mean(name, known)}'
     has_work = (
         workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
     )

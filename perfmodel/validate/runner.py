@@ -67,7 +67,10 @@ def validate(
     result["corrected"] = [
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
-    result["unresolved"] = [{"family": name, "reason": reason} for name, reason in resolved.unresolved]
+    result["unresolved"] = [
+        {"family": row.text["family"], "reason": reason, "place": row.place}
+        for row, reason in resolved.unresolved
+    ]
     result["contradicted"] = [
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted

@@ -371,7 +371,7 @@ def validation() -> dict[str, Any]:
             "collectives": {"points": 2000, **score(2)},
             "families": families,
             "corrected": [{"family": f"family-{f}", "reason": "the script says so"} for f in range(2)],
-            "unresolved": [{"family": "other", "reason": "no workload"}],
+            "unresolved": [{"family": "other", "reason": "no workload", "place": "families.csv:9"}],
         },
     )
 

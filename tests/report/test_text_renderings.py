@@ -54,7 +54,7 @@ def test_the_answer_comes_first(kind, make):
 
 def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
     said = " ".join(printed(make["validation"]()).split())
-    assert "1 family not scored: no workload" in said
+    assert "families.csv:9: 1 family not scored: no workload" in said
     assert "2 families read otherwise than labelled: the script says so" in said
 
 

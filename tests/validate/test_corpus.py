@@ -123,12 +123,28 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_unknown_hardware_is_listed_not_dropped(tmp_path: Path) -> None:
-    folder = write(tmp_path / "d", families=FAMILIES.replace("a100-sxm4-80gb", "a100-sxm9"))
+    folder = write(tmp_path / "d", families=FAMILIES.replace("a100-sxm4-80gb", "a100-sxm4-81gb"))
     found = resolve(read_corpus(folder), Catalog.default())
-    assert found.unresolved == (("one", 'accelerator "a100-sxm9" is not in the catalogue'),)
+    reason = 'accelerator "a100-sxm4-81gb" is not in the catalogue; did you mean "a100-sxm4-80gb"?'
+    assert [why for _, why in found.unresolved] == [reason]
     result = validate(folder).envelope()["result"]
-    assert result["unresolved"][0]["family"] == "one"
+    assert result["unresolved"] == [{"family": "one", "reason": reason, "place": "families.csv:2"}]
     assert result["modes"]["datasheet"]["families"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("nvswitch-2", "nvswich-2", 'link "nvswich-2" is not in the catalogue; did you mean "nvswitch-2"?'),
+        ("resnet50", "resnet51", 'workload "resnet51" is neither in workloads.csv nor in the zoo; did you mean "resnet50"?'),
+        ("a100-sxm4-80gb", "", 'accelerator "" is not in the catalogue'),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_not_known_comes_with_the_nearest_that_is(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    folder = write(tmp_path / "d", families=FAMILIES.replace(old, new))
+    assert [why for _, why in resolve(read_corpus(folder), Catalog.default()).unresolved] == [reason]
 
 
 def test_points_without_a_batch_are_scored_as_ratios(tmp_path: Path) -> None:
@@ -213,7 +229,7 @@ def test_a_point_that_leaves_something_open_is_scored(tmp_path: Path, old: str, 
 def test_a_family_all_of_whose_points_contradict_themselves_is_listed(tmp_path: Path) -> None:
     points = POINTS.splitlines()[0] + "\none,8,1,8,1,1,1,,,128,2,1024,,none,,0.06,,,steady,A,\n"
     found = resolve(read_corpus(write(tmp_path / "d", points=points)), Catalog.default())
-    assert found.unresolved == (("one", "no points of grade A or B that agree with themselves"),)
+    assert [why for _, why in found.unresolved] == ["no points of grade A or B that agree with themselves"]
 
 
 def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:

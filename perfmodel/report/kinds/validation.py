@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfmodel.report import text
@@ -62,8 +62,14 @@ def notes(envelope: Envelope) -> list[str]:
             found.append(f"{every} {said}, for {len(reasons)} reasons: `{key}` of --format json has each")
             continue
         for reason, count in reasons.items():
-            found.append(f"{_counted(count, 'family', 'families')} {said}: {reason}")
+            where = _first_place(one for one in result[key] if one.get("reason") == reason)
+            found.append(f"{where}{_counted(count, 'family', 'families')} {said}: {reason}")
     return found + _contradicted(result) + common.notes_of(result)
+
+
+def _first_place(rows: Iterable[Mapping[str, Any]]) -> str:
+    place = next((str(row["place"]) for row in rows if row.get("place")), "")
+    return f"{place}: " if place else ""
 
 
 def _contradicted(result: Mapping[str, Any]) -> list[str]:
