@@ -20,6 +20,7 @@ from perfmodel.cli.options import (
     emit,
     progress,
 )
+from perfmodel.errors import Problem, SpecError
 
 
 class Scheme(StrEnum):
@@ -28,6 +29,9 @@ class Scheme(StrEnum):
     group = "group"
     source = "source"
     accelerator = "accelerator"
+
+
+MOST_REASONS = 8  # that are told one by one
 
 
 def register(app: typer.Typer) -> None:
@@ -63,9 +67,21 @@ def validate(
     """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
     from perfmodel.specs.catalog import Catalog
     from perfmodel.validate.runner import validate as run
+    from perfmodel.validate.runner import why_nothing_scored
 
     progress("predicting the measured runs", quiet)
     found = run(
         data, scheme=leave_out.value, catalog=Catalog.default(tuple(specs or ())), seed=seed, refit=refit
     )
+    reasons = why_nothing_scored(found.result)
+    if reasons:
+        raise SpecError(
+            Problem(str(data), code="D008", message="nothing was scored", help=_first_few(reasons))
+        )
     emit(found, format, output, plot, report, quiet)
+
+
+def _first_few(reasons: list[str]) -> str:
+    beyond = len(reasons) - MOST_REASONS
+    told = [*reasons[:MOST_REASONS], *([f"and {beyond} more"] if beyond > 0 else [])]
+    return "\n        ".join(told)  # under the first, which follows "  help: "

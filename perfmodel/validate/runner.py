@@ -85,6 +85,24 @@ def validate(
     return Result("validation", inputs, result, seed)
 
 
+def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
+    """Reasons, in words, where neither a run nor a collective was scored; none where something was."""
+    modes = result["modes"]
+    if result["collectives"]["points"] or any(mode["points"] for mode in modes.values()):
+        return []
+    first = {one["reason"]: one["place"] for one in reversed(result["unresolved"])}
+    counts = _count(one["reason"] for one in result["unresolved"])
+    reasons = [f"{first[reason]}: {_families(count)}: {reason}" for reason, count in counts.items()]
+    reasons += [f"{one['point']}: {one['reason']}" for one in result["contradicted"]]
+    for name, mode in modes.items():
+        reasons += [f"mode {name}: {_families(count)}: {reason}" for reason, count in mode["skipped"].items()]
+    return [*reasons, *result["notes"]] or ["families.csv has no families"]
+
+
+def _families(count: int) -> str:
+    return f"{count} {'families' if count > 1 else 'family'}"
+
+
 def _left_out(corpus: Corpus) -> list[str]:
     """Points that their grade keeps from the figures, in words."""
     grades = _count(row.text["grade"] for row in corpus.points if row.text["grade"] not in SCORED_GRADES)
@@ -106,10 +124,7 @@ def _unknown_words(corpus: Corpus) -> list[str]:
         for row in corpus.families.values()
         if row.text["regime"] not in ("strong", "weak", "tuned", "")
     )
-    return [
-        f"{count} {'families' if count > 1 else 'family'} of unknown {words}"
-        for words, count in sorted(strange.items())
-    ]
+    return [f"{_families(count)} of unknown {words}" for words, count in sorted(strange.items())]
 
 
 def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:

@@ -96,6 +96,33 @@ def test_words_that_say_nothing_to_the_model_are_named(tmp_path: Path) -> None:
     assert "of unknown" not in as_it_is
 
 
+def test_a_folder_of_which_nothing_can_be_scored_is_refused_with_every_reason(tmp_path: Path) -> None:
+    families = subset(tmp_path) / "families.csv"
+    lines = families.read_text(encoding="utf-8").splitlines(keepends=True)
+    column = lines[0].split(",").index("accelerator")
+    known = lines[1].split(",")[column]
+    families.write_text("".join(lines).replace(f",{known},", ",abacus-1,"), encoding="utf-8")
+    done = run("--data", str(tmp_path), "--format", "json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{tmp_path}: error[D008]: nothing was scored" in done.stderr
+    assert 'families.csv:2: 3 families: accelerator "abacus-1" is not in the catalogue' in done.stderr
+
+
+def test_a_lone_point_without_a_batch_says_what_each_mode_lacks(tmp_path: Path) -> None:
+    points = subset(tmp_path) / "points.csv"
+    head, first, *_ = points.read_text(encoding="utf-8").splitlines(keepends=True)
+    cells = first.split(",")
+    for name in ("global_batch", "micro_batch", "accumulation"):
+        cells[head.split(",").index(name)] = ""
+    points.write_text(head + ",".join(cells), encoding="utf-8")
+    done = run("--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "mode datasheet: 1 family: no batch stated" in done.stderr
+    assert "mode two_point: 1 family: fewer than three values of K" in done.stderr
+    assert "families.csv:3: 2 families: no points of grade A or B" in done.stderr
+    assert done.stdout == ""
+
+
 def test_a_broken_folder_is_refused(tmp_path: Path) -> None:
     done = run("--data", str(tmp_path))
     assert done.returncode == 2
