@@ -24,7 +24,8 @@ class Column:
     `quantity` is one of "s", "B", "B/s", "FLOP", "FLOP/s", "W", "J", "USD", "USD/h", "g", "%" (a fraction,
     shown in percent), "x" (a ratio) or "" (text, counts, numbers as they are). `key` names the column in CSV.
     `priority` 0 is always shown; in a narrow terminal the largest numbers go first. `unit_of` names the column
-    (key, else title) whose prefix this one takes, so that a band reads in the unit of what it lies around.
+    (key, else title) whose prefix this one takes, so that a band reads in the unit of what it lies around;
+    columns of one `unit_of` and priority are shown all or not at all.
     """
 
     title: str

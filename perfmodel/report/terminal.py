@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.report import spark, text
 from perfmodel.report.kinds import charts_of, module_of
-from perfmodel.report.model import Envelope, Table
+from perfmodel.report.model import Column, Envelope, Table
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import main_table, tables
 
@@ -153,7 +153,7 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
         worst = max(kept, key=lambda i: (table.heads[i].priority, i))
         if table.heads[worst].priority == 0:
             break
-        del kept[worst]
+        kept = {i: size for i, size in kept.items() if not _go_together(table.heads[i], table.heads[worst])}
     for i in kept:  # what is left over goes to the text, in order, and to headings if all then take few lines
         kept[i] += min(most[i] - kept[i], max(0, width - total(kept)))
     wider = {i: max(kept[i], text.width_for(headings[i], HEADING_LINES)) for i in kept}
@@ -163,6 +163,12 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
         if total(kept) > width and not text.numeric(table.values(i)):
             kept[i] = max(6, kept[i] - (total(kept) - width))
     return kept
+
+
+def _go_together(one: Column, other: Column) -> bool:
+    """Whether a narrow terminal shows both or neither, as the two ends of a band."""
+    around = (one.unit_of, one.priority)
+    return one == other or (bool(one.unit_of) and around == (other.unit_of, other.priority))
 
 
 def prose(value: str, console: Console) -> str:

@@ -242,6 +242,22 @@ def test_a_band_takes_the_unit_of_what_it_lies_around():
     assert [heading for heading, _ in text.table_text(table)] == ["time [s]", "low [s]", "spare [ms]"]
 
 
+@pytest.mark.parametrize("width", range(24, 140, 4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_ends_of_a_band_are_shown_or_neither(kind, width, make):
+    for table in tables.tables(make[kind]()):
+        shown = [table.heads[i].title for i in terminal.fit_columns(table, width)]
+        for low, high in (("low", "high"), ("time, low", "time, high")):
+            assert (low in shown) == (high in shown), table.title
+
+
+def test_a_band_outlives_what_can_be_worked_out(make):
+    """At 80 columns a plan keeps both ends: without them candidates look more apart than they are."""
+    ranking = next(table for table in tables.tables(make["plan"]()) if table.title == "Candidates")
+    shown = [ranking.heads[i].title for i in terminal.fit_columns(ranking, 77)]
+    assert {"low", "high"} <= set(shown)
+
+
 @pytest.mark.parametrize(
     ("clusters", "named"),
     [(["a"], "m on a"), (["a", "b"], "m on a, b"), (["a", "b", "c", "d"], "m on one of 4 clusters")],

@@ -35,7 +35,7 @@ def tables(envelope: Envelope) -> list[Table]:
     rows = coefficients(result)
     if rows:
         keys = [key for key in _KEYS if any(row.get(key) is not None for row in rows)]
-        columns = [Column(key, "", 0 if key in ("name", "value") else 1, key) for key in keys]
+        columns = [_column(key) for key in keys]
         cells: list[list[Cell]] = [[row.get(key) for key in keys] for row in rows]
         note = (
             "Factors on the beliefs before. What is not listed was not informed by these measurements; "
@@ -50,6 +50,11 @@ def tables(envelope: Envelope) -> list[Table]:
                 records(key, value, "detail" if key in ("readings", "rejected", "sweep_points") else "curve")
             )
     return [*found, *common.assumptions(result)]
+
+
+def _column(key: str) -> Column:
+    around = "value" if key in ("low", "high") else ""
+    return Column(key, "", 0 if key in ("name", "value") else 1, key, around)
 
 
 def figures(envelope: Envelope) -> list[str]:

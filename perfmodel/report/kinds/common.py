@@ -124,8 +124,8 @@ def sensitivity(result: Mapping[str, Any]) -> list[Table]:
     columns = [
         Column("input", "", 0),
         Column("change of input", "%"),
-        Column("time, low", "%"),
-        Column("time, high", "%"),
+        Column("time, low", "%", unit_of="time, low"),
+        Column("time, high", "%", unit_of="time, low"),
     ]
     cells = [(str(row.get("input")), row.get("change"), row.get("low"), row.get("high")) for row in rows]
     note = str(result.get("sensitivity_note") or "Change of the step time when one input moves down and up.")

@@ -157,8 +157,8 @@ def _curves(a: Mapping[str, Any], b: Mapping[str, Any], first: str, second: str)
     ]
     columns += [
         Column("change", "%", 0),
-        Column(f"cost, {first}", "USD", 2),
-        Column(f"cost, {second}", "USD", 2),
+        Column(f"cost, {first}", "USD", 2, unit_of=f"cost, {first}"),
+        Column(f"cost, {second}", "USD", 2, unit_of=f"cost, {first}"),
     ]
     return Table("Curves", columns, rows, role="breakdown")
 

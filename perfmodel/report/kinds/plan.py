@@ -174,14 +174,14 @@ def _ranking(
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
         Column("step", "s", 0, "time_s"),
-        Column("low", "s", 5, "time_s_low", "time_s"),
-        Column("high", "s", 5, "time_s_high", "time_s"),
+        Column("low", "s", 4, "time_s_low", "time_s"),
+        Column("high", "s", 4, "time_s_high", "time_s"),
         Column("run", "s", 3, "wall_s"),
-        Column("E", "", 4, "efficiency"),
+        Column("E", "", 5, "efficiency"),
         Column("cost", "USD", 0, "cost_usd"),
-        Column("energy", "J", 6, "energy_j"),
-        Column("carbon", "g", 7, "carbon_g"),
-        Column("memory", "B", 5, "memory_bytes"),
+        Column("energy", "J", 7, "energy_j"),
+        Column("carbon", "g", 8, "carbon_g"),
+        Column("memory", "B", 6, "memory_bytes"),
     ]
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
