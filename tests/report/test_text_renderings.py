@@ -58,6 +58,14 @@ def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
     assert "2 families read otherwise than labelled: the script says so" in said
 
 
+@pytest.mark.parametrize(("layout", "is_said"), [("auto", True), ({"tp": 8}, False), (None, False)])
+def test_a_layout_that_was_chosen_among_few_says_who_searches_more(layout, is_said, make):
+    envelope = make["prediction"]()
+    envelope["inputs"] = {**envelope["inputs"], "layout": layout}
+    said = " ".join(printed(envelope).split())
+    assert ("Layouts: the fastest of the usual ones; `perfmodel plan` searches more." in said) is is_said
+
+
 def test_points_that_contradict_themselves_are_told_by_line_or_counted(make):
     envelope = make["validation"]()
     rows = [{"point": f"points.csv:{i}", "family": "f", "reason": "it does not add up"} for i in range(40)]

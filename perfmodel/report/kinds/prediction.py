@@ -7,13 +7,27 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, mapping, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Mark,
+    Series,
+    Table,
+    inputs_of,
+    mapping,
+    result_of,
+)
 
 RULES = {
     "threshold": "knee by efficiency",
     "curvature": "knee by curvature",
     "marginal": "knee by marginal cost",
 }
+
+
+FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
 
 
 def title(envelope: Envelope) -> str:
@@ -61,7 +75,7 @@ def tables(envelope: Envelope) -> list[Table]:
     result = result_of(envelope)
     return [
         *_decision(result),
-        _curve(result),
+        _curve(result, is_auto=inputs_of(envelope).get("layout") == "auto"),
         *_parts(result),
         *_ledger(result),
         *common.assumptions(result),
@@ -227,7 +241,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Decision", columns, rows, role="decision")]
 
 
-def _curve(result: Mapping[str, Any]) -> Table:
+def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
     ks = list(result.get("k") or ())
     n = len(ks)
     specs = [
@@ -255,7 +269,8 @@ def _curve(result: Mapping[str, Any]) -> Table:
         rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
     chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
-    return Table("Curve", columns, rows, note="Bands are 90 %.", role="curve", marked=marked)
+    note = "Bands are 90 %." + (f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else "")
+    return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
 
 
 def _parts(result: Mapping[str, Any]) -> list[Table]:
