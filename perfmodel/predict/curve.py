@@ -16,7 +16,7 @@ from perfmodel.predict.declared import Measured, informed, measured_hardware, us
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, features, retuned
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, recompute_name
+from perfmodel.predict.layouts import SHARDING_CODES, Layouts, recompute_share, recompute_shown
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.search import Search, search
@@ -319,7 +319,7 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))
     shown["sharding"] = SHARDING_NAMES[int(number("sharding"))]
-    shown["recompute"] = recompute_name(number("recompute"))
+    shown["recompute"] = recompute_shown(number("recompute"), number("selective"))
     return shown
 
 
@@ -388,7 +388,7 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
     allowed, seconds = found.allowed, _seconds(open_here, logs, found)
     degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
     degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
-    degrees["recompute"] = RECOMPUTE_SHARE[given.recompute]
+    degrees["recompute"] = recompute_share(given.recompute)
     if given.micro_batch:
         degrees["micro_batch"] = float(given.micro_batch)
     differs = [np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
-from perfmodel.specs.layout import Recompute
+from perfmodel.specs.layout import Recompute, RecomputeWord
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,29 @@ SHARDING_CODES: dict[str, Sharding] = {
 RECOMPUTE_SHARE: dict[str, float] = {"none": 0.0, "selective": 0.05, "full": 1.0}
 
 
-def recompute_name(share: float) -> Recompute:
+def recompute_share(said: Recompute | str) -> float:
+    """Share of a forward pass that is repeated, of a word or of the share itself.
+
+    >>> recompute_share("selective"), recompute_share("full"), recompute_share(0.3)
+    (0.05, 1.0, 0.3)
+    """
+    return RECOMPUTE_SHARE[said] if isinstance(said, str) else float(said)
+
+
+def recompute_shown(share: float, selective: float) -> Recompute:
+    """What is recomputed, as a layout states it: the word that means it, else the share.
+
+    >>> recompute_shown(0.05, 1.0), recompute_shown(0.05, 0.0), recompute_shown(1.0, 0.0), recompute_shown(np.nan, 0.0)
+    ('selective', 0.05, 'full', 'none')
+    """
+    if selective > 0.0:
+        return "selective"
+    if 0.0 < share < 1.0:
+        return round(share, 4)
+    return "full" if share >= 1.0 else "none"
+
+
+def recompute_name(share: float) -> RecomputeWord:
     """The word nearest to a share of a forward pass.
 
     >>> recompute_name(0.0), recompute_name(0.05), recompute_name(0.55)

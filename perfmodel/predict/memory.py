@@ -64,7 +64,8 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
         )
         totals = [total + part for total, part in zip(totals, found, strict=True)]
     repeat = np.where(np.isnan(at.recompute), 0.0, at.recompute)
-    full = np.where(repeat >= 0.5, repeat, 0.0)
+    # Fused attention keeps no scores, so that repeating it alone frees nothing.
+    repeat = np.where(at.selective > 0.0, 0.0, repeat)
     tokens = at.micro_batch * ops.tokens / at.cp
     layer = transformer_activation_bytes(
         tokens,
@@ -72,15 +73,15 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
         ops.ffn_width,
         tp=at.tp,
         sequence_parallel=at.sequence_parallel,
-        recompute=full,
+        recompute=repeat,
         element_bytes=machine.element_bytes,
     )
     alive = layers_alive(ops.layers, at.pp, at.vpp, at.accumulation)
     if schedule == "gpipe":
         alive = ops.layers / at.pp * np.where(at.pp > 1.0, at.accumulation, 1.0)
-    # With full recomputation one layer is unfolded at a time.
-    unfolded = np.where(full > 0, tokens * ops.hidden * 34.0 / at.tp * machine.element_bytes / 2.0, 0.0)
-    elements = at.micro_batch * ops.activation_elements * CONV_KEPT * (1.0 - 0.8 * full)
+    # With full recomputation one layer is unfolded at a time; a share of it lies between all and nothing.
+    unfolded = repeat * tokens * ops.hidden * 34.0 / at.tp * machine.element_bytes / 2.0
+    elements = at.micro_batch * ops.activation_elements * CONV_KEPT * (1.0 - 0.8 * repeat)
     other = elements * machine.element_bytes / (at.pp * at.tp) * np.minimum(at.pp, at.accumulation)
     activations = np.where(ops.is_transformer > 0, layer * alive + unfolded, other)
     logits = at.micro_batch * ops.logit_elements / (at.cp * at.tp) * LOGIT_BYTES

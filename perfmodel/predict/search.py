@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.predict.declared import usable_shardings
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, Layouts, pick
+from perfmodel.predict.layouts import Layouts, pick, recompute_share
 from perfmodel.predict.memory import memory
 from perfmodel.predict.space import (
     PRECEDENCE,
@@ -108,7 +108,7 @@ def search(setup: Setup, space: Space | None = None) -> Search:
 
 def _least_repeated(space: Space, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether each candidate repeats the least among those that fit and differ in recomputation alone."""
-    shares = np.array([RECOMPUTE_SHARE[name] for name in space.recompute])
+    shares = np.array([recompute_share(said) for said in space.recompute])
     # Recomputation is the last dimension of the product, so its choices stand side by side.
     repeated = np.where(fits.reshape(-1, shares.size), shares, np.inf)
     return np.asarray(repeated == repeated.min(axis=1, keepdims=True)).ravel()

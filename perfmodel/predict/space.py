@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
+from perfmodel.predict.layouts import SHARDING_CODES, Layouts, layouts, recompute_share
 from perfmodel.predict.machine import Machine
-from perfmodel.specs.layout import Layout
+from perfmodel.specs.layout import Layout, Recompute
 from perfmodel.specs.workload import Workload
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
@@ -82,7 +82,7 @@ class Space:
     vpp: tuple[int, ...] = (1,)
     micro_batch: tuple[int, ...] = (WHOLE,)
     sharding: tuple[str, ...] = ("ddp",)
-    recompute: tuple[str, ...] = ("none",)
+    recompute: tuple[Recompute, ...] = ("none",)
 
     @property
     def size(self) -> int:
@@ -240,7 +240,9 @@ def candidates(
     for code, broken in checks:
         refusal = np.where(broken, int(code), refusal)
     codes = np.array([float(SHARDING_CODES[name]) for name in space.sharding])
-    shares = np.array([RECOMPUTE_SHARE[name] for name in space.recompute])
+    shares = np.array([recompute_share(said) for said in space.recompute])
+    # A share of a pass repeats that share of attention, the word all of it: they differ even where the shares agree.
+    selective = np.array([float(said == "selective") for said in space.recompute])
     at = layouts(
         np.where(refusal == Refusal.DIVISION, model * replicas, k_),
         global_batch=batch,
@@ -254,6 +256,7 @@ def candidates(
         sharding=codes[sharding_index],
         shard_group=None if shard_group is None else float(shard_group),
         recompute=shares[recompute_index],
+        selective=selective[recompute_index],
         sequence_parallel=np.where(tp > 1, sequence_parallel, 0.0),
         declared=declared,
     )

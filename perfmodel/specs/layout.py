@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import core_schema
 
+from perfmodel.errors import did_you_mean
 from perfmodel.specs.fields import Number, SpecModel, problem
 
 Sharding = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"]
-Recompute = Literal["none", "selective", "full"]
+RecomputeWord = Literal["none", "selective", "full"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
 # Ways of sharding under which a replica (of hsdp: a shard group) holds everything and could step alone.
 WHOLE_REPLICAS: tuple[Sharding, ...] = ("ddp", "hsdp", "parameter_server")
 Degree = Annotated[int, Number(least=1, most=1_000_000, whole=True)]
+
+
+@dataclass(frozen=True)
+class WordOrShare:
+    """What is recomputed, as a word or as the share of a forward pass that is repeated."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        words = {"enum": list(get_args(RecomputeWord)), "type": "string"}
+        share = _SHARE.__get_pydantic_json_schema__(schema, handler)
+        return {"anyOf": [words, *share["anyOf"]]}
+
+    def read(self, value: Any) -> RecomputeWord | float:
+        """A word, or a number of 0 to 1; the two ends of the shares have a word of their own."""
+        words: tuple[RecomputeWord, ...] = get_args(RecomputeWord)
+        for word in words:
+            if value == word:
+                return word
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number and not (isinstance(value, str) and value.strip()[:1] in {*"+-.0123456789"}):
+            shown = f'"{value}"' if isinstance(value, str) else _kind_of(value)
+            choices = f"one of {', '.join(words)}, or the share of a forward pass that is repeated (0 to 1)"
+            guess = did_you_mean(value, words) if isinstance(value, str) else ""
+            raise problem("S011", f"{shown} is not a choice here{guess}", choices)
+        share = float(_SHARE.read(value))
+        return "none" if share == 0.0 else "full" if share == 1.0 else share
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "a mapping" if isinstance(value, Mapping) else "a list"
+
+
+_SHARE = Number(least=0.0, most=1.0)
+Recompute = Annotated[RecomputeWord | float, WordOrShare()]
 
 
 class Layout(SpecModel):
@@ -35,7 +83,11 @@ class Layout(SpecModel):
     shard_group: Degree | None = Field(
         None, description="Replicas that share one sharded copy, when not all (hsdp)."
     )
-    recompute: Recompute = Field("none", description="Activations computed again in the backward pass.")
+    recompute: Recompute = Field(
+        "none",
+        description="Activations computed again in the backward pass: none, selective, full, or the share of a "
+        "forward pass that is repeated (0 to 1).",
+    )
     schedule: Schedule | None = Field(
         None, description="Order of pipeline micro-batches; 1f1b, or interleaved with vpp > 1."
     )

@@ -13,7 +13,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
-from perfmodel.specs.layout import Layout, Recompute
+from perfmodel.specs.layout import Layout, RecomputeWord
 from perfmodel.validate.corpus import Corpus, known_workload, recomputed
 from perfmodel.validate.tables import Row
 
@@ -105,7 +105,7 @@ def layout_of(row: Row, point: Row, transformer: bool) -> Layout | None:
         return None
 
 
-def _recompute(point: Row) -> Recompute | None:
+def _recompute(point: Row) -> RecomputeWord | None:
     share = recomputed(point.text["recompute"])
     return None if share is None else recompute_name(share)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.decide.audit.subject import Split
+from perfmodel.specs.layout import Recompute
 
 MEASURES = (
     "time_s",
@@ -30,7 +31,7 @@ class Point:
     global_batch: float | None
     seq_len: float | None
     precision: str | None
-    recompute: str | None
+    recompute: Recompute | None
     repeats: float | None
     spread: float | None
     quality: float | None
