@@ -206,7 +206,8 @@ def _ratio_band(left: Curve, right: Curve, beliefs: Beliefs, draws: int, seed: i
     """Factors from the ratio of times to the ends of its 90 % band, by drawing the coefficients of both jobs.
 
     What is not known of an accelerator is not known on both sides alike, so one that both have cancels; two are drawn
-    apart. The step model is run at the draws themselves: a change that can only help never looks uncertain.
+    apart. The step model is run at the draws themselves: a change that can only help never looks uncertain. Errors of
+    two predictions are alike rather than opposed, so their ratio is no less certain than the two times are apart.
     """
     if draws < 2:
         return np.full(left.k.shape, np.nan), np.full(left.k.shape, np.nan)
@@ -218,7 +219,8 @@ def _ratio_band(left: Curve, right: Curve, beliefs: Beliefs, draws: int, seed: i
     # Drawn around the centre, which the median of the draws may miss where the step is not linear in them.
     low, high = (np.quantile(logs, q, axis=0) for q in (0.05, 0.95))
     centre = np.log(right.time_s / left.time_s)
-    return np.exp(np.minimum(low - centre, 0.0)), np.exp(np.maximum(high - centre, 0.0))
+    apart = np.hypot(*(np.log(side.high_s / side.time_s) for side in (left, right)))
+    return np.exp(np.clip(low - centre, -apart, 0.0)), np.exp(np.clip(high - centre, 0.0, apart))
 
 
 def _drawn(found: Curve, beliefs: Beliefs, normal: Array) -> Array:

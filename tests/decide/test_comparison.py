@@ -147,6 +147,17 @@ def test_a_band_beside_the_ratio():
     assert result["time_ratio_low"][at] < result["time_ratio"][at] < result["time_ratio_high"][at]
 
 
+def test_a_ratio_is_no_less_certain_than_the_two_times_are_apart():
+    result = told(job(k="64"), job(cluster="dgx-h100", k="64"))
+
+    def reach(name):
+        return np.log(result[name]["time_s_high"][0] / result[name]["time_s"][0])
+
+    for end in ("low", "high"):
+        width = abs(np.log(result[f"time_ratio_{end}"][0] / result["time_ratio"][0]))
+        assert 0.0 < width <= np.hypot(reach("a"), reach("b")) * (1.0 + 1e-9)
+
+
 def test_no_k_in_common():
     result = told(
         job("llama3-70b", "dgx-h100", k="4", global_batch=64),
