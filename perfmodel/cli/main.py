@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.overwriting import refuse_overwriting
 from perfmodel.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, SpecError
 
 # verb: its line in --help. perfmodel.cli.<verb> exposes register(app).
@@ -99,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--no-color" in arguments:
         os.environ["NO_COLOR"] = "1"
     try:
+        refuse_overwriting(arguments)
         code = build_app(_verb_of(arguments))(arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else EXIT_OK

@@ -422,3 +422,24 @@ def test_a_saved_result_does_not_steer_the_terminal(format, folder, capsys):
 )
 def test_efficiencies_that_nothing_has(value, capsys):
     assert "must be at least 0.0001" in refused(capsys, "predict", "job.yaml", "--set", value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict", "job.yaml", "-o", "job.yaml"),
+        ("predict", "job.yaml", "-o", "folder/../job.yaml"),
+        ("plan", "job.yaml", "--report", "job.yaml"),
+        ("calibrate", "job.yaml", "--timings", "timings.csv", "-o", "timings.csv"),
+        ("study", "timings.csv", "-o", "timings.csv"),
+        ("validate", "--data", "folder", "-o", "folder/points.csv"),
+    ],
+)
+def test_no_output_takes_the_place_of_an_input(
+    capsys: pytest.CaptureFixture[str], folder: Path, command: tuple[str, ...]
+) -> None:
+    (folder / "timings.csv").write_text("k,time_s\n8,0.9\n16,0.5\n32,0.3\n")
+    (folder / "folder" / "points.csv").write_text("family,k\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert "input of this very command" in refused(capsys, *command)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
