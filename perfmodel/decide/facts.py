@@ -128,7 +128,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     return made | {
         "K": Fact(float(found.k[index]), "", "job", DECLARED),
         "batch": Fact(batch, "", "job", DECLARED),
-        "framework": Fact(job.framework, "", "job", DECLARED),
+        "framework": Fact(
+            job.framework, "", *(("job", DECLARED) if job.framework_given else ("default", "assumed"))
+        ),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Precision
-from perfmodel.specs.job import Job, JobFile, Regime
+from perfmodel.specs.job import Framework, Job, JobFile, Regime
 from perfmodel.specs.layout import WHOLE_REPLICAS, Layout
 from perfmodel.specs.loader import Tree
 from perfmodel.specs.prices import resolve_price
@@ -48,7 +48,7 @@ class Finisher:
             seq_len = None
         precision = self._precision()
         global_batch, per_accelerator = self._batch(regime, seq_len)
-        transformer = spec.workload.kind in TRANSFORMER_KINDS
+        framework = spec.framework or self._framework()
         if self.problems:
             raise SpecError(self.problems)
         job = Job(
@@ -68,7 +68,8 @@ class Finisher:
             grid=spec.grid,
             jitter=spec.jitter,
             reliability=spec.reliability,
-            framework=spec.framework or ("megatron_core" if transformer else "pytorch_eager"),
+            framework=framework,
+            framework_given=spec.framework is not None,
             gradient_dtype=spec.gradient_dtype,
             compression=spec.compression,
             sync_every=spec.sync_every,
@@ -82,6 +83,14 @@ class Finisher:
         )
         job._tree = self.tree
         return job
+
+    def _framework(self) -> Framework:
+        """The class of software that such workloads are mostly run on."""
+        usual: Framework = (
+            "megatron_core" if self.spec.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
+        )
+        self.notes.append(f"framework {usual} is a default: nobody gave one, and others may be far slower")
+        return usual
 
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         self.problems.append(self.tree.mark_at(path).problem(code, message, help))

@@ -178,6 +178,7 @@ class Job(SpecModel):
     jitter: Jitter | None
     reliability: Reliability | None
     framework: Framework
+    framework_given: bool = True
     gradient_dtype: GradientType | None = None
     compression: Compression | None = None
     sync_every: int | None = None

@@ -92,6 +92,14 @@ def test_layout_defaults(load: Any) -> None:
     assert pinned.k == (16,)
 
 
+def test_a_framework_that_nobody_gave_is_said_to_be_a_default(load: Any) -> None:
+    assumed, given = load(FULL), load(FULL + "framework: fsdp_eager\n")
+    assert (assumed.framework, assumed.framework_given) == ("megatron_core", False)
+    assert any("framework megatron_core is a default" in note for note in assumed.notes)
+    assert given.framework_given
+    assert not any("framework" in note for note in given.notes)
+
+
 def test_k_stops_at_the_cluster(load: Any) -> None:
     job = load("workload: resnet50\ncluster: {node: dgx-a100, max_nodes: 4}\n")
     assert job.k[-1] == 32

@@ -14,7 +14,7 @@ _PROSE = frozenset(
         "params_note", "params_from_dimensions", "activation_bytes_method", "collective_basis", "memory_type",
     }
 )  # fmt: skip
-_OWN = ("k_given", "notes")
+_OWN = ("k_given", "framework_given", "notes")
 
 
 def _plain(value: Any) -> Any:
