@@ -71,9 +71,10 @@ TERMS: dict[str, Term] = {
         ("last_stage",),
     ),
     "bubble": Term(
-        "(p - 1) (stage + logits/p)/v bubble: the pipeline fills and drains; v = (layers/p)^interleave where nobody says",
-        ("pp", "vpp", "accumulation"),
-        ("bubble", "interleave"),
+        "(p - 1) ((stage + logits/p)/v + 2 p2p(tokens hidden bytes/tp)) bubble: the pipeline fills and drains, and nothing "
+        "hides its messages then; v = (layers/p)^interleave where nobody says",
+        ("pp", "vpp", "accumulation", "tokens per sample", "hidden width", "micro-batch", *_NETWORK),
+        ("bubble", "interleave", *_LINKS),
     ),
     "sharded_weights": Term(
         "m ((busy | shards) - busy + cost min(busy, shards)); shards = layers/p (2 all_gather + reduce_scatter), "

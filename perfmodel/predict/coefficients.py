@@ -154,7 +154,7 @@ class Coefficients:
     bus_bytes_per_s: Array = _coefficient(
         80e9,
         0.8,
-        "peer scale_up accelerator",
+        "peer accelerator",
         "B/s",
         "rate of the host bus that accelerators without a switch share",
         _COMM,

@@ -64,23 +64,24 @@ class Links:
         )
         if not np.any(self.machine.shared_bus + self.machine.staged):
             return seconds
-        return soft_max(seconds, self._bus(op, message_bytes, np.where(ranks > 1.0, inside, 1.0)))
+        return soft_max(seconds, self._bus(op, message_bytes, np.where(ranks > 1.0, inside, 1.0), stride))
 
-    def _bus(self, op: str, message_bytes: Array, inside: Array) -> Array:
+    def _bus(self, op: str, message_bytes: Array, inside: Array, stride: Array) -> Array:
         """Seconds in which the host moves what the ranks of a node exchange over it.
 
         A ring among n sends ``2 (n - 1) S`` in all. Without peer access it goes through the memory of the host, except
         between bridged cards. In one half of the node, as cards of one socket do, each card writes and reads its own
         ``2 (n - 1) / n S`` over lanes of its own; once both halves take part, all of it passes in turns (runs of four
         RTX 3070 exchange as fast as runs of two, those of eight take four times as long). With peer access, a pair
-        leaves 0.3 of a round to the bus.
+        leaves 0.3 of a round to the bus. Groups of a node exchange at once, and what they share they share.
         """
         passes = 2.0 if op == "all_reduce" else 1.0
         staged, hops = self.machine.staged, np.maximum(inside - 1.0, 0.0)
-        both_halves = np.clip(inside - 0.5 * self.machine.node, 0.0, 1.0)
-        own = hops * np.where(inside > 1.0, both_halves + (1.0 - both_halves) * 2.0 / inside, 1.0)
+        groups = np.maximum(self.reach / inside, 1.0)
+        both_halves = np.clip(inside * stride - 0.5 * self.machine.node, 0.0, 1.0)
+        own = hops * (both_halves * groups + (1.0 - both_halves) * 2.0 / inside)
         own = own * staged * np.where(staged < 1.0, np.clip(inside - 2.0, 0.0, 1.0), 1.0)
-        direct = self.machine.shared_bus * np.maximum(inside - BUS_PAIR, 0.0)
+        direct = self.machine.shared_bus * np.maximum(inside - BUS_PAIR, 0.0) * groups
         rounds = np.where(staged > 0.0, own, direct)
         return np.asarray(passes * rounds * message_bytes / self.c.bus_bytes_per_s)
 
@@ -129,13 +130,17 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     return total
 
 
-def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
-    """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
+def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
+    """Seconds of one message from a pipeline stage to the next."""
     if not _any_above_one(at.pp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / at.tp
-    one = links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
-    return 2.0 * at.vpp * one * links.c.p2p_exposed
+    return links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
+
+
+def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
+    """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
+    return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
 
 
 def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from perfmodel.predict.communication import (
     data_parallel,
     expert_parallel,
     local_parameters,
-    pipeline_messages,
+    pipeline_message,
     tensor_parallel,
 )
 from perfmodel.predict.compute import MicroBatch, host_stall, micro_batch
@@ -96,7 +96,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
     With m micro-batches, p stages, v virtual stages and t the time of one micro-batch on an average stage,
 
-        T = m (t + t_last) + (p - 1) t / v + exchange + optimizer + waiting        (1)
+        T = m (t + t_last) + (p - 1) (t0 / v + 2 message) + exchange + optimizer + waiting        (1)
 
     where t is a rounded max of device and host time plus exposed tensor, context and expert communication.
     """
@@ -124,14 +124,17 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         nodes > 1.0, np.minimum(machine.up_overlap, machine.out_overlap), machine.up_overlap
     )
     shards = visible + np.maximum(c.shard_cost, unhidden) * np.minimum(busy + stall, gathers)
-    p2p = pipeline_messages(ops, at, links)
+    message = pipeline_message(ops, at, links)
+    p2p = 2.0 * at.vpp * message * c.p2p_exposed
 
     m = at.accumulation
     slowest = np.where(at.pp > 1.0, c.last_stage, 1.0)
     own_last = mb.last * slowest
     last = own_last + taken_last * slowest
     stage = busy + stall + shards + p2p
-    bubble = (at.pp - 1.0) * (stage + (mb.last + taken_last) / at.pp) / at.vpp * c.bubble
+    # While the pipeline fills and drains, nothing hides its messages.
+    idle = (stage - p2p + (mb.last + taken_last) / at.pp) / at.vpp + 2.0 * message
+    bubble = (at.pp - 1.0) * idle * c.bubble
 
     # The exchange of gradients hides behind the last backward pass; a part of it never does.
     # The backward pass lasts as long as whatever paces it, the host included.

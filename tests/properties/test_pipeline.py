@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.models.pipeline import bubble_fraction, idle_s, schedule_s, step_time, uneven_step_time
 from perfmodel.predict.coefficients import quiet
+from perfmodel.predict.communication import Links, pipeline_message
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.step import step
@@ -85,7 +86,8 @@ def textbook() -> tuple[Operations, Machine]:
     ops = replace(ops, slot_count=ops.slot_count * (1.0 - ops.slot_last), logit_elements=np.zeros(()))
     found = machine(catalog.cluster("dgx-a100"), "bf16")
     names = ("memory_bytes_per_s", "up_bytes_per_s", "out_bytes_per_s", "host_link_bytes_per_s")
-    return ops, replace(found, **dict.fromkeys(names, np.asarray(1e40)))
+    free = dict.fromkeys(names, np.asarray(1e40)) | dict.fromkeys(("up_latency_s", "out_latency_s"), np.zeros(()))
+    return ops, replace(found, **free)
 
 
 @given(st.sampled_from([2, 4, 8]), st.integers(1, 4), st.sampled_from([1, 2, 3]))
@@ -100,3 +102,16 @@ def test_the_step_model_agrees_with_the_schedule(p: int, rounds: int, v: int) ->
     schedule = "interleaved" if v > 1 else "1f1b"
     exact = float(schedule_s(schedule, stage, 2.0 * stage, m, virtual=v))
     assert float(found.time_s) == pytest.approx(exact, rel=1e-9)
+
+
+@given(st.sampled_from([2, 4, 8]), st.floats(1e6, 1e12))
+@settings(max_examples=20)
+def test_nothing_hides_the_messages_of_a_single_micro_batch(p: int, rate: float) -> None:
+    ops, mach = textbook()
+    slow = replace(mach, up_bytes_per_s=np.asarray(rate))
+    at = layouts(float(p), global_batch=1.0, accelerators_per_node=mach.node, pp=p, micro_batch=1)
+    alone, found = step(ops, mach, at, quiet()), step(ops, slow, at, quiet())
+    each = float(alone.time_s - alone.parts["bubble"])
+    message = float(pipeline_message(ops, at, Links(slow, at, quiet())))
+    exact = float(schedule_s("1f1b", np.full(p, each / 3.0), np.full(p, each / 1.5), 1, message_s=message))
+    assert float(found.time_s - found.parts["pipeline_messages"]) == pytest.approx(exact, rel=1e-9)
