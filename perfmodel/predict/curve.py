@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
@@ -349,31 +350,41 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
         if change:
             return f"{change} would fit"
     larger = np.flatnonzero((refusals == Refusal.NONE) & (setup.k > setup.k[index]))
-    enough = (
-        float(setup.k[larger[0]])
-        if larger.size
-        else _enough(here, grows=bool(np.ptp(setup.global_batch) > 0))
-    )
+    if larger.size:
+        return f"K = {int(setup.k[larger[0]])} fits"
+    grows = bool(np.ptp(setup.global_batch) > 0)
+    enough = _enough(here, grows=grows)
     if enough is not None:
         return f"K = {int(enough)} fits"
+    if setup.layout is not None:
+        free = replace(here, layout=None)
+        if search(free).count:
+            return "another layout fits"
+        enough = _enough(free, grows=grows)
+        if enough is not None:
+            return f"K = {int(enough)} fits with another layout"
     return "no layout that was tried fits; use a shorter sequence or a device with more memory"
 
 
 def _enough(here: Setup, *, grows: bool) -> float | None:
-    """The smallest of 2K, 4K ... that fits with any layout; `grows` where the batch does, with K."""
+    """The smallest of 2K, 4K ... that fits as the set-up is laid out; `grows` where the batch does, with K."""
     limit = here.cluster.max_accelerators or LARGEST_K
     k = here.k * 2.0
     while k[0] <= limit:
         batch = here.global_batch * (k / here.k if grows else 1.0)
-        if search(replace(here, k=k, global_batch=batch, layout=None)).count:
+        if search(replace(here, k=k, global_batch=batch)).count:
             return float(k[0])
         k = k * 2.0
     return None
 
 
 def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
-    """The fewest changes of a given layout that fit at one K, the fastest of them, in words; None when nothing fits."""
+    """The fewest changes of a given layout that fit at one K, the fastest of them, in words; None when nothing fits.
+
+    What the words cannot name stays as given: replicas, accumulation, shard group, sequence parallelism, schedule.
+    """
     usual = default_space(here.workload, here.machine, here.seq_len, int(here.k[0]))
+    usual = replace(usual, sharding=usable_shardings(usual.sharding, here.declared))
     asked = narrowed(usual, given, here.default_sharding)
     wide = Space(
         **{
@@ -381,21 +392,33 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
             for f in fields(Space)
         }
     )
-    open_here = replace(here, layout=None)
-    found = search(open_here, wide)
+    found = search(here, wide)
     if not found.count:
         return None
-    allowed, seconds = found.allowed, _seconds(open_here, logs, found)
+    allowed, seconds = found.allowed, _seconds(here, logs, found)
     degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
     degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
     degrees["recompute"] = recompute_share(given.recompute)
     if given.micro_batch:
         degrees["micro_batch"] = float(given.micro_batch)
-    differs = [np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()]
-    best = int(np.lexsort((seconds, np.sum(differs, axis=0)))[0])
-    changed = [name for name, differing in zip(degrees, differs, strict=True) if differing[best]]
-    words = describe(allowed, best)
-    return ", ".join(f"{name}={words[name]}" for name in changed)
+    differs = np.array([np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()])
+    for best in np.lexsort((seconds, differs.sum(axis=0))):
+        words = describe(allowed, int(best))
+        changed = {
+            name: words[name] for name, is_other in zip(degrees, differs[:, best], strict=True) if is_other
+        }
+        if _can_be_stated(given, changed):
+            return ", ".join(f"{name}={value}" for name, value in changed.items())
+    return None
+
+
+def _can_be_stated(given: Layout, changed: dict[str, Any]) -> bool:
+    """Whether the changes go with what else the layout says: a job with both must be read without complaint."""
+    try:
+        Layout.model_validate(given.model_dump(exclude_unset=True) | changed)
+    except ValidationError:
+        return False
+    return True
 
 
 def at_k(setup: Setup, k: Array, global_batch: Array) -> Setup:

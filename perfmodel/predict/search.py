@@ -59,14 +59,14 @@ class Search:
 
 
 def search(setup: Setup, space: Space | None = None) -> Search:
-    """Every layout of a space that can run and fits.
+    """Every layout of a space that can run and fits; what no space holds (replicas, schedule ...) is as the set-up says.
 
     By default the space is that of the given layout, else the usual one, less the layouts that cannot be best: where a
     layout fits without recomputation, the same one with it is slower whatever the links and beliefs are.
     """
     ops, machine, own = setup.operations, setup.machine, space is None
-    if setup.layout is not None:
-        space = narrowed(space or Space(), setup.layout, setup.default_sharding)
+    if space is None and setup.layout is not None:
+        space = narrowed(Space(), setup.layout, setup.default_sharding)
     elif space is None:
         space = default_space(setup.workload, machine, setup.seq_len, int(setup.k.max()))
         space = replace(space, sharding=usable_shardings(space.sharding, setup.declared))

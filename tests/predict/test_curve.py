@@ -44,16 +44,48 @@ def test_infeasible_k_is_nan_with_a_reason_and_the_rest_is_kept():
     assert np.isnan(made.parts["compute"][0])
 
 
-def test_the_reason_names_the_largest_part_and_a_fix_that_fits():
-    layout = Layout(sharding="ddp", micro_batch=1)
-    made = found(k=(8,), layout=layout)
+def test_the_reason_names_the_largest_part():
+    made = found(k=(8,), layout=Layout(sharding="ddp", micro_batch=1))
     assert made.refusals[0] == Refusal.MEMORY
     assert "optimizer" in made.reasons[0]
-    fix = made.reasons[0].rpartition(": ")[2].removesuffix(" would fit")
-    changed = dict(part.split("=") for part in fix.split(", "))
-    values = {key: int(value) if value.isdigit() else value for key, value in changed.items()}
-    again = found(k=(8,), layout=layout.model_copy(update=values))
-    assert again.feasible[0]
+
+
+def followed(advice: str, layout: Layout, k: int) -> tuple[Layout | None, int]:
+    """The layout and K that an advice speaks of."""
+    if advice.startswith("K = "):
+        number, _, rest = advice.removeprefix("K = ").partition(" ")
+        return (None if rest == "fits with another layout" else layout), int(number)
+    if advice == "another layout fits":
+        return None, k
+    pairs = (part.split("=") for part in advice.removesuffix(" would fit").split(", "))
+    changed = {key: int(value) if value.isdigit() else value for key, value in pairs}
+    return Layout.model_validate(layout.model_dump(exclude_unset=True) | changed), k
+
+
+@pytest.mark.parametrize(
+    ("workload", "k", "given"),
+    [
+        ("llama3-8b", 8, {"sharding": "ddp", "micro_batch": 1}),
+        ("llama3-70b", 64, {"tp": 4, "pp": 2, "micro_batch": 1, "schedule": "gpipe"}),
+        ("llama3-70b", 64, {"tp": 8, "pp": 4, "micro_batch": 8, "schedule": "gpipe"}),
+        ("llama3-70b", 64, {"tp": 2, "sharding": "hsdp", "shard_group": 2}),
+        ("llama3-70b", 64, {"dp": 32, "tp": 2, "micro_batch": 1}),
+        ("llama3-70b", 64, {"tp": 8, "pp": 4, "accumulation": 2}),
+        ("llama3-70b", 64, {"tp": 8, "pp": 4, "accumulation": 2, "micro_batch": 64}),
+        ("llama3-70b", 64, {"tp": 2, "sequence_parallel": True, "micro_batch": 8}),
+        ("llama3-70b", 64, {"tp": 2, "sequence_parallel": False, "micro_batch": 8}),
+        ("llama3-70b", 64, {"pp": 4, "vpp": 2, "micro_batch": 1}),
+        ("llama3-70b", 8, {"dp": 8, "sharding": "hsdp", "shard_group": 4}),
+        ("llama3-70b", 8, {"tp": 8}),
+        ("mixtral-8x7b", 8, {"ep": 8, "dp": 8, "recompute": 0.3}),
+    ],
+)
+def test_advice_that_is_followed_fits(workload, k, given):
+    layout = Layout.model_validate(given)
+    made = found(workload, k=(k,), batch=256.0, layout=layout)
+    assert made.refusals[0] == Refusal.MEMORY
+    other, enough = followed(made.reasons[0].rpartition(": ")[2], layout, k)
+    assert found(workload, k=(enough,), batch=256.0, layout=other).feasible[0]
 
 
 def test_the_k_that_a_reason_promises_fits():
