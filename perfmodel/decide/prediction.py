@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
-from perfmodel.decide.cost import Decision, decide
+from perfmodel.decide.cost import Decision, bill, decide
 from perfmodel.decide.energy import PowerModel, step_energy
 from perfmodel.decide.facts import foreign
 from perfmodel.decide.knee import (
@@ -231,14 +232,16 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     if not found.feasible.any():
         return _nothing_fits(job, found, beliefs)
     base = baseline_index(k, time)
-    ups = speedup(k, time, regime=job.regime, baseline=base)
-    eff = efficiency(k, time, regime=job.regime, baseline=base)
-    draws_eff = (
-        efficiency(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else eff[None]
-    )
-    draws_up = (
-        speedup(k, found.draws_s, regime=job.regime, baseline=base) if found.draws_s.size else ups[None]
-    )
+
+    def speedup_of(seconds: Array) -> Array:
+        return speedup(k, seconds, regime=job.regime, baseline=base)
+
+    def efficiency_of(seconds: Array) -> Array:
+        return efficiency(k, seconds, regime=job.regime, baseline=base)
+
+    ups, eff = speedup_of(time), efficiency_of(time)
+    draws_eff = efficiency_of(found.draws_s) if found.draws_s.size else eff[None]
+    draws_up = speedup_of(found.draws_s) if found.draws_s.size else ups[None]
     below, above = _ratio_band(found, beliefs)
     doubt = -np.log(below)
     odds = knee_odds(beliefs)
@@ -249,16 +252,17 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     run = time * steps
     cost = decide(k, run, tariff, work=work, draws_s=found.draws_s * steps)
     energy = step_energy(k, found.parts, power_of(job, measured_power(beliefs)))
-    knees = {
-        "threshold": (
-            threshold_knee(k, eff * caution, threshold=threshold),
-            threshold_knee(k, draws_eff, threshold=threshold),
+    rules: dict[str, KneeOf] = {
+        "threshold": lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
+        "curvature": lambda seconds: curvature_knee(k, speedup_of(seconds)),
+        "marginal": lambda seconds: marginal_knee(
+            k, speedup_of(seconds), bill(k, seconds * steps, tariff).total_usd / work
         ),
-        "curvature": (curvature_knee(k, ups), curvature_knee(k, draws_up)),
-        "marginal": (
-            marginal_knee(k, ups, cost.bill.total_usd / work),
-            marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape)),
-        ),
+    }
+    drawn = {
+        "threshold": threshold_knee(k, draws_eff, threshold=threshold),
+        "curvature": curvature_knee(k, draws_up),
+        "marginal": marginal_knee(k, draws_up, np.broadcast_to(cost.bill.total_usd / work, draws_up.shape)),
     }
     risky = first_below(k, cautious(eff, doubt, RISK), threshold=threshold)
     at_risk = int(risky) if np.isfinite(risky) else None
@@ -294,9 +298,9 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         else np.full(k.shape, np.nan),
         "baseline_k": int(k[base]),
         "knee": {
-            rule: _knee(found, lost, centre, drawn, job, base, threshold, rule, caution)
+            rule: _knee(found, lost, rule, knee_of, drawn[rule])
             | {"at_risk_from_k": at_risk, "how": how_chosen(rule, threshold, odds)}
-            for rule, (centre, drawn) in knees.items()
+            for rule, knee_of in rules.items()
         },
         "p_star": _choice(found, cost, "p_star", is_priced),
         "fastest": _choice(found, cost, "fastest", is_priced),
@@ -409,18 +413,12 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
     }
 
 
-def _knee(
-    found: Curve,
-    lost: dict[str, Array],
-    centre: Knee,
-    drawn: Knee,
-    job: Job,
-    base: int,
-    threshold: float,
-    rule: str,
-    caution: Array,
-) -> dict[str, Any]:
-    """One knee with its interval, cause, remedy and the knee after it; `caution` times E is what a threshold meets."""
+KneeOf: TypeAlias = Callable[[Array], Knee]  # the knee that a rule finds on the step times of each K
+
+
+def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, Any]:
+    """One knee with its interval, cause, remedy and the knee by the same rule after it."""
+    centre = knee_of(found.time_s)
     low, high = drawn.interval()
     if (
         rule == "threshold"
@@ -444,15 +442,15 @@ def _knee(
         entry["cause"] = in_words(found, part, index, lost)
     if part is None:
         return entry | {"remedy": None, "k_after_remedy": None}
-    mended = after_remedy(found, part)
-    eff = efficiency(found.k, mended, regime=job.regime, baseline=base)
-    if rule == "threshold":
-        after = threshold_knee(found.k, eff * caution, threshold=threshold)
-    else:
-        after = curvature_knee(found.k, speedup(found.k, mended, regime=job.regime, baseline=base))
-    # Beyond the range: the last K is the least that can be said.
-    k_after = int(after.k) if np.isfinite(after.k) else int(found.k[last])
+    k_after = _k_after(knee_of(after_remedy(found, part)), int(found.k[last])) if centre.reached else None
     return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
+
+
+def _k_after(after: Knee, last_k: int) -> int | None:
+    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    if not after.reached:
+        return last_k
+    return int(after.k) if np.isfinite(after.k) else None
 
 
 def _choice(found: Curve, decision: Decision, name: str, is_priced: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.decide.attribution import in_words
+from perfmodel.decide.attribution import after_remedy, in_words
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.predict.step import PARTS
@@ -128,9 +128,19 @@ def test_the_knee_by_threshold_comes_no_later_than_the_middle_falls_below_it():
 
 
 def test_a_knee_beyond_the_range_is_not_reached():
-    knee = answer(k="1,2", global_batch=4096)["knee"]["threshold"]
-    assert knee["k"] is None
-    assert "not reached" in knee["cause"]
+    for knee in answer(k="1,2", global_batch=4096)["knee"].values():
+        assert knee["k"] is None
+        assert "not reached" in knee["cause"]
+        assert knee["k_after_remedy"] is None
+
+
+def test_the_knee_after_a_remedy_is_found_by_the_same_rule():
+    found = predict(job(cluster="dgx-h100", k="8..2048", global_batch=4096), draws=50)
+    knee = found.result["knee"]["marginal"]
+    assert knee["k"] == 1024
+    k, mended = found.curve.k, after_remedy(found.curve, knee["cause_part"])
+    last_that_gains = k[:-1][np.diff(1 / mended) <= 0]
+    assert knee["k_after_remedy"] == (last_that_gains[0] if last_that_gains.size else k[-1])
 
 
 def test_the_cause_is_the_largest_entry_of_the_ledger():
