@@ -282,16 +282,12 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "parts_s": found.parts,
         "hidden_s": found.hidden_s,
         "ledger_accelerator_s": lost,
-        "memory_bytes": np.broadcast_to(found.memory.total, k.shape),
-        "memory_parts_bytes": {name: np.broadcast_to(v, k.shape) for name, v in found.memory.parts.items()},
-        "memory_limit_bytes": float(found.setup.machine.memory_bytes),
+        **_memory(found),
         "feasible": found.feasible,
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
         "cost_usd": cost.bill.total_usd / work if is_priced else np.full(k.shape, np.nan),
-        "cost_basis": f"{job.steps} steps"
-        if job.steps
-        else ("one step per unit of work" if job.regime == "weak" else "one step"),
+        "cost_basis": _cost_basis(job),
         "energy_j": energy.energy_j * steps / work,
         "carbon_g": energy.carbon_g * steps / work
         if energy.carbon_g is not None
@@ -308,10 +304,30 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
-        "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
+        "not_modelled": _not_modelled(),
         "notes": [*foreign(job, beliefs), *job.notes, cost.sentence, *_above_one(found, eff, base)],
     }
     return result
+
+
+def _memory(found: Curve) -> dict[str, Any]:
+    """Bytes a device needs at each K, by part as well, and those it has: known where nothing fits too."""
+    shape = found.k.shape
+    return {
+        "memory_bytes": np.broadcast_to(found.memory.total, shape),
+        "memory_parts_bytes": {name: np.broadcast_to(v, shape) for name, v in found.memory.parts.items()},
+        "memory_limit_bytes": float(found.setup.machine.memory_bytes),
+    }
+
+
+def _cost_basis(job: Job) -> str:
+    if job.steps:
+        return f"{job.steps} steps"
+    return "one step per unit of work" if job.regime == "weak" else "one step"
+
+
+def _not_modelled() -> list[dict[str, str]]:
+    return [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED]
 
 
 WELL_ABOVE_ONE = 1.05
@@ -372,6 +388,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "k_low": None,
         "k_high": None,
         "cause": "no K is feasible",
+        "cause_part": None,
         "remedy": None,
         "k_after_remedy": None,
         "at_risk_from_k": None,
@@ -399,16 +416,20 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         **dict.fromkeys(names, blank),
         "parts_s": dict.fromkeys(found.parts, blank),
         "ledger_accelerator_s": dict.fromkeys(found.parts, blank),
-        "memory_bytes": np.broadcast_to(found.memory.total, k.shape),
+        **_memory(found),
         "feasible": found.feasible,
         "reason": list(found.reasons),
         "layout": [None] * k.size,
-        "cost_basis": f"{job.steps} steps" if job.steps else "one step",
+        "cost_basis": _cost_basis(job),
         "baseline_k": None,
         "knee": dict.fromkeys(("threshold", "curvature", "marginal"), missing),
-        "p_star": {"k": None, "cost_usd": None, "time_s": None},
-        "fastest": {"k": None, "cost_usd": None, "time_s": None},
+        "p_star": dict.fromkeys(_CHOICE),
+        "fastest": dict.fromkeys(_CHOICE),
+        "exchange": {"times_the_cost": None, "times_faster": None},
+        "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
+        "sensitivity": [],
+        "not_modelled": _not_modelled(),
         "notes": [*foreign(job, beliefs), *job.notes],
     }
 
@@ -441,7 +462,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     else:
         entry["cause"] = in_words(found, part, index, lost)
     if part is None:
-        return entry | {"remedy": None, "k_after_remedy": None}
+        return entry | {"cause_part": None, "remedy": None, "k_after_remedy": None}
     k_after = _k_after(knee_of(after_remedy(found, part)), int(found.k[last])) if centre.reached else None
     return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
 
@@ -453,17 +474,16 @@ def _k_after(after: Knee, last_k: int) -> int | None:
     return int(after.k) if np.isfinite(after.k) else None
 
 
+_CHOICE = ("k", "cost_usd", "time_s", "run_s", "k_low", "k_high")
+
+
 def _choice(found: Curve, decision: Decision, name: str, is_priced: bool) -> dict[str, Any]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
     choice = getattr(decision, name)
-    return {
-        "k": choice.k,
-        "cost_usd": choice.cost_usd if is_priced else None,
-        "time_s": float(found.time_s[found.k == choice.k][0]),
-        "run_s": choice.time_s,
-        "k_low": choice.k_low,
-        "k_high": choice.k_high,
-    }
+    cost = choice.cost_usd if is_priced else None
+    step_s = float(found.time_s[found.k == choice.k][0])
+    values = (choice.k, cost, step_s, choice.time_s, choice.k_low, choice.k_high)
+    return dict(zip(_CHOICE, values, strict=True))
 
 
 def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:

@@ -115,6 +115,22 @@ def test_nothing_fits_is_an_answer_too():
         assert len(result[key]) == 2, key
 
 
+def keys_of(value, under=""):
+    """Every key of a result with those above it, as far as mappings go."""
+    if not isinstance(value, dict):
+        return {under}
+    return {under}.union(*(keys_of(inner, f"{under}.{key}") for key, inner in value.items()))
+
+
+@pytest.mark.parametrize("regime", [{"global_batch": 64}, {"regime": "weak", "batch_per_accelerator": 8}])
+def test_where_nothing_fits_the_keys_are_the_same(regime):
+    nothing, some = (answer("gpt3-175b", "dgx-h100", k=k, **regime) for k in ("1,2", "256,512"))
+    assert not any(nothing["feasible"])
+    assert any(some["feasible"])
+    assert keys_of(nothing) == keys_of(some)
+    assert nothing["cost_basis"] == some["cost_basis"]
+
+
 def test_the_knee_by_threshold_comes_no_later_than_the_middle_falls_below_it():
     """Odds under one half declare it where the middle is still above, on this curve at most one doubling before."""
     found = predict(job(k="1..1024"), draws=50, threshold=0.8).result
