@@ -38,7 +38,10 @@ class Direct:
 
 
 def observe(setup: Setup, time_s: Array, beliefs: Beliefs) -> Observations:
-    """Timings at the set-up's K as observations of one family, on the layouts that the set-up gives or chooses."""
+    """Timings at the set-up's K as observations of one family, on the layouts that the set-up gives or chooses.
+
+    A layout that the model refuses is observed all the same: whoever reads measurements says what cannot be.
+    """
     _, logs = centre(setup, beliefs)
     at, _ = choose(setup, logs)
     n = setup.k.size

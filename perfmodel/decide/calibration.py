@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.calibrate.job import Direct, calibrate
 from perfmodel.calibrate.parts import Traced
@@ -27,11 +28,13 @@ from perfmodel.decide.measured import (
     traced_jitter,
     traced_parts,
 )
-from perfmodel.decide.prediction import inputs_of, setup_of
+from perfmodel.decide.prediction import inputs_of, key_refused, setup_of
 from perfmodel.decide.sweeps import informed, sweeps_json
 from perfmodel.errors import Problem, SpecError
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.curve import Setup
+from perfmodel.predict.search import search
+from perfmodel.predict.space import REASONS, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
 
@@ -83,6 +86,11 @@ def calibrate_job(
         summary = read_trace(list(traces), readings=readings)
         notes += trace_notes(summary)
         traced = traced_parts(job, summary, traces[0].name)
+        if traced is not None:
+            at_its_k = replace(
+                setup, k=np.array([float(traced.k)]), global_batch=np.array([traced.global_batch])
+            )
+            notes += refuse_unrunnable(job, at_its_k, traces[0])
         direct += traced_exposure(job, setup, summary, traces[0].name)
         if ranks is None:
             direct += traced_jitter(summary, traces[0].name)
@@ -90,6 +98,7 @@ def calibrate_job(
     if timings is not None:
         table = read_timings(timings, parse, preset, pattern=pattern, readings=readings)
         setup, times = _timed(job, setup, timings, table, notes)
+        notes += refuse_unrunnable(job, setup, timings)
     draws = read_draws(power, interval_s=interval_s, readings=readings)
     notes += reader_notes(readings)
     new = bool(direct or traced is not None or times.size)
@@ -182,6 +191,45 @@ def _timed(
             f"repeats disagree, and only their mean is used: {', '.join(apart)} (standard deviation)"
         )
     return replace(setup, k=k, global_batch=batch), table.time_s
+
+
+def refuse_unrunnable(job: Job, setup: Setup, path: Path) -> list[str]:
+    """Raise a SpecError where arithmetic forbids what `path` measured; a note where only memory does.
+
+    How much memory a run needs is a model's opinion, and a run that ended knows better.
+    """
+    refusals = search(setup).refusal
+    impossible = [Refusal(int(code)) for code in refusals if code not in (Refusal.NONE, Refusal.MEMORY)]
+    if impossible:
+        first = impossible[0]
+        measured = (
+            f"{path.name} has a run at {_in_words(setup, refusals == first, batch=first == Refusal.BATCH)}"
+        )
+        if job.layout == "auto":
+            message, hint = f"{measured}, where {REASONS[first]}", "give the layout of the runs with --layout"
+            raise SpecError(Problem(str(path), 1, 1, "R010", message, hint))
+        key = key_refused(job.layout, first)
+        raise job.error_at(
+            f"layout.{key}" if key else "layout",
+            "S010",
+            f"{measured}, where the layout is impossible: {REASONS[first]}",
+        )
+    if not (refusals == Refusal.MEMORY).any():
+        return []
+    where = _in_words(setup, refusals == Refusal.MEMORY)
+    if job.layout == "auto":
+        return [
+            f"{path.name}: no layout that was tried fits in memory at {where}: give that of the runs with --layout"
+        ]
+    return [
+        f"{path.name}: by the model's account the layout does not fit in memory at {where}, yet it ran: see --layout"
+    ]
+
+
+def _in_words(setup: Setup, where: NDArray[np.bool_], *, batch: bool = False) -> str:
+    """The K, and where it matters the batches, of some points of a set-up."""
+    words = f"K = {', '.join(f'{k:.0f}' for k in setup.k[where])}"
+    return f"{words} (batch {', '.join(f'{b:g}' for b in setup.global_batch[where])})" if batch else words
 
 
 def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

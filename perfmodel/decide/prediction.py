@@ -35,6 +35,7 @@ from perfmodel.predict.search import Search
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
+from perfmodel.specs.layout import Layout
 from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
@@ -146,13 +147,18 @@ def refuse_impossible(job: Job, found: Curve) -> None:
         return
     index = int(np.argmin(PRECEDENCE[found.refusals]))
     refusal = Refusal(int(found.refusals[index]))
-    key = _KEYS.get(refusal)
-    if refusal == Refusal.BATCH:
-        key = "micro_batch" if layout.micro_batch else "accumulation" if layout.accumulation else None
+    key = key_refused(layout, refusal)
     if key is not None:
         raise job.error_at(
             f"layout.{key}", "S010", f"the layout is impossible at every K: {found.reasons[index]}"
         )
+
+
+def key_refused(layout: Layout, refusal: Refusal) -> str | None:
+    """The key of a layout that a refusal is about; None where it is about no key that the layout gives."""
+    if refusal == Refusal.BATCH:
+        return "micro_batch" if layout.micro_batch else "accumulation" if layout.accumulation else None
+    return _KEYS.get(refusal)
 
 
 def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:

@@ -50,6 +50,37 @@ def test_beliefs_of_another_job_are_used_with_a_warning(timings: Path) -> None:
         assert "calibrated on resnet50 on dgx-a100, used for bert-large on dgx-a100" in said, done.stderr
 
 
+LARGE = ["-w", "llama3-8b", "-c", "dgx-h100", "--global-batch", "256"]
+
+
+@pytest.mark.parametrize(
+    ("job", "rows", "words"),
+    [
+        ("llama3-8b\nlayout: {dp: 8, tp: 2}", "8,3.0\n16,1.6\n", "job.yaml:2:14: error[S010]; K = 8,; dp*tp*pp*cp"),
+        ("llama3-8b\nlayout: {tp: 8, micro_batch: 64}", "8,3.0\n64,0.6\n", "job.yaml:2:30; K = 64 (batch 256); batch"),
+        ("resnet50", "8,3.0\n512,0.6\n", "t.csv:1:1: error[R010]; K = 512 (batch 256); --layout"),
+    ],
+)  # fmt: skip
+def test_timings_of_a_layout_that_cannot_be_are_refused(
+    tmp_path: Path, job: str, rows: str, words: str
+) -> None:
+    (tmp_path / "t.csv").write_text("k,time_s\n" + rows)
+    (tmp_path / "job.yaml").write_text(f"workload: {job}\ncluster: dgx-h100\nglobal_batch: 256\nk: 8..64\n")
+    done = run("calibrate", "job.yaml", "--timings", "t.csv", "-o", "b.json", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert all(word in done.stderr for word in words.split("; ")), done.stderr
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_timings_that_should_not_fit_in_memory_are_used_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,time_s\n8,12.0\n16,6.2\n")
+    given = ["--layout", "sharding=ddp"]
+    done = run("calibrate", *LARGE, *given, "--timings", "t.csv", "--format", "json", cwd=tmp_path)
+    result = json.loads(done.stdout)["result"]
+    assert len(result["points"]) == 2
+    assert sum("does not fit in memory at K = 8, 16" in note for note in result["notes"]) == 1
+
+
 def test_repeats_that_disagree_and_beliefs_left_alone_are_named(timings: Path) -> None:
     (timings / "t.csv").write_text("k,time_s\n8,0.09\n8,0.18\n16,0.1\n16,0.101\n")
     done = run("calibrate", *JOB, "--timings", "t.csv", "--format", "json", cwd=timings)
