@@ -33,7 +33,7 @@ class PerfmodelCheck:
         return self._job(path, policies, undecided, seed) if policies else self._gate(path, undecided, seed)
 
     def _gate(self, path: Path, undecided: Verdict, seed: int) -> Mapping[str, Any]:
-        from perfmodel.cli.predict import load_beliefs
+        from perfmodel.cli.options import load_beliefs
         from perfmodel.decide.gate import baseline
         from perfmodel.decide.gate.predictor import predictor
         from perfmodel.decide.gate.runner import check

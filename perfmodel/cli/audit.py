@@ -19,6 +19,7 @@ from perfmodel.cli.options import (
     SeedOption,
     SpecsOption,
     emit,
+    load_beliefs,
 )
 from perfmodel.errors import EXIT_FAILED
 
@@ -60,7 +61,6 @@ def audit(
 
     Exit code 0 when consistent, 1 when suspicious or impossible.
     """
-    from perfmodel.cli.predict import load_beliefs
     from perfmodel.decide.audit.runner import audit as run
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.claims import load_claim

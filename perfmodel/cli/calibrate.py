@@ -28,6 +28,7 @@ from perfmodel.cli.options import (
     check_targets,
     emit,
     job_from_options,
+    load_beliefs,
     write_text,
 )
 from perfmodel.cli.readings import (
@@ -118,7 +119,6 @@ def calibrate(
         precision=precision, layout=layout, assignments=set_, specs=specs,
     )  # fmt: skip
     from perfmodel.calibrate.readers.sweeps import OPS, canonical_op
-    from perfmodel.cli.predict import load_beliefs
     from perfmodel.decide.calibration import calibrate_job
     from perfmodel.study.table import parse_timings
 

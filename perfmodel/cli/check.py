@@ -20,6 +20,7 @@ from perfmodel.cli.options import (
     check_folder,
     check_targets,
     emit,
+    load_beliefs,
     write_text,
 )
 from perfmodel.errors import EXIT_FAILED, SpecError, UsageError
@@ -125,7 +126,6 @@ def _run(
     specs: list[Path] | None,
     seed: int,
 ) -> tuple[Result, bool]:
-    from perfmodel.cli.predict import load_beliefs
     from perfmodel.decide.gate import baseline
     from perfmodel.decide.gate.predictor import predictor
     from perfmodel.decide.gate.runner import check as run

@@ -28,6 +28,7 @@ from perfmodel.cli.options import (
     WorkloadOption,
     emit,
     job_from_options,
+    load_beliefs,
 )
 from perfmodel.errors import UsageError
 
@@ -76,7 +77,6 @@ def compare(
     With two files the flags hold for both. With one, or with -w and -c, the second job is the first with the changes
     of --set; flags beside one file change the second job too.
     """
-    from perfmodel.cli.predict import load_beliefs
 
     known = load_beliefs(beliefs)
 

@@ -26,6 +26,7 @@ from perfmodel.cli.options import (
     WorkloadOption,
     emit,
     job_from_options,
+    load_beliefs,
 )
 from perfmodel.errors import UsageError
 
@@ -58,7 +59,6 @@ def explain(
 ) -> None:
     """Explain the step at one K: each term with its formula, inputs, their sources, share and sensitivity; each
     collective with the bandwidth that would hide it."""
-    from perfmodel.cli.predict import load_beliefs
 
     known = load_beliefs(beliefs)
     found = job_from_options(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import completion
-from perfmodel.errors import UsageError
+from perfmodel.errors import Problem, UsageError
 
 if TYPE_CHECKING:
+    from perfmodel.predict.beliefs import Beliefs
     from perfmodel.results import Result
     from perfmodel.specs.jobs import Job
 
@@ -194,6 +195,34 @@ def job_from_options(
     }
     overrides = {key: value for key, value in flags.items() if value is not None} | parse_set(assignments)
     return load_job(path, overrides=overrides, extra_dirs=tuple(specs or ()))
+
+
+def load_beliefs(path: Path | None) -> Beliefs | None:
+    """Beliefs from a file of `perfmodel calibrate`, or None for the shipped ones."""
+    if path is None:
+        return None
+    import json
+
+    from perfmodel.predict.belief_check import faults
+    from perfmodel.predict.beliefs import from_mapping
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
+    except (ValueError, RecursionError) as error:
+        found = [str(error)]
+    else:
+        result = data.get("result") if isinstance(data, dict) else None
+        if isinstance(result, dict) and "beliefs" in result:
+            data = result["beliefs"]
+        found = faults(data)
+        if not found:
+            return from_mapping(data)
+    help = "`perfmodel calibrate -o FILE` writes them; calibrate again after an update"
+    raise UsageError(
+        Problem(str(path), code="U015", message=f"holds no beliefs: {fault}", help=help) for fault in found
+    )
 
 
 def emit(

@@ -31,10 +31,10 @@ from perfmodel.cli.options import (
     SpecsOption,
     WorkloadOption,
     emit,
+    load_beliefs,
     parse_set,
     scalar,
 )
-from perfmodel.cli.predict import load_beliefs
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -29,44 +28,13 @@ from perfmodel.cli.options import (
     WorkloadOption,
     emit,
     job_from_options,
+    load_beliefs,
 )
-from perfmodel.errors import Problem, UsageError
-
-if TYPE_CHECKING:
-    from perfmodel.predict.beliefs import Beliefs
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command("predict")(predict)
-
-
-def load_beliefs(path: Path | None) -> Beliefs | None:
-    """Beliefs from a file of `perfmodel calibrate`, or None for the shipped ones."""
-    if path is None:
-        return None
-    import json
-
-    from perfmodel.predict.belief_check import faults
-    from perfmodel.predict.beliefs import from_mapping
-
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except (ValueError, RecursionError) as error:
-        found = [str(error)]
-    else:
-        result = data.get("result") if isinstance(data, dict) else None
-        if isinstance(result, dict) and "beliefs" in result:
-            data = result["beliefs"]
-        found = faults(data)
-        if not found:
-            return from_mapping(data)
-    help = "`perfmodel calibrate -o FILE` writes them; calibrate again after an update"
-    raise UsageError(
-        Problem(str(path), code="U015", message=f"holds no beliefs: {fault}", help=help) for fault in found
-    )
 
 
 def predict(

@@ -26,6 +26,7 @@ from perfmodel.cli.options import (
     WorkloadOption,
     emit,
     job_from_options,
+    load_beliefs,
 )
 
 
@@ -56,7 +57,6 @@ def roofline(
     no_color: NoColorOption = False,
 ) -> None:
     """Place each phase of the step under the roofline: FLOP per byte, rate reached, roofs, as the batch per worker shrinks."""
-    from perfmodel.cli.predict import load_beliefs
 
     known = load_beliefs(beliefs)
     found = job_from_options(

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli.options import BeliefsOption, QuietOption, SpecsOption
-from perfmodel.cli.predict import load_beliefs
+from perfmodel.cli.options import BeliefsOption, QuietOption, SpecsOption, load_beliefs
 from perfmodel.errors import UsageError
 
 HostOption = Annotated[
