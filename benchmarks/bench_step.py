@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.decide.prediction import setup_of
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import from_logs
-from perfmodel.predict.curve import Setup, centre, curve
+from perfmodel.predict.curve import centre, curve
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.memory import memory
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.step import step
 from perfmodel.specs.jobs import load_job
 

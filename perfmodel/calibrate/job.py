@@ -16,8 +16,9 @@ from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import Posterior, condition_jobs
 from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
 from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import Setup, centre, choose
+from perfmodel.predict.curve import centre, choose
 from perfmodel.predict.machine import stack as stack_machines
+from perfmodel.predict.setup import Setup
 from perfmodel.workloads.operations import stack
 
 Array = NDArray[np.float64]

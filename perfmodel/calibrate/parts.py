@@ -20,9 +20,10 @@ from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, student_weights
 from perfmodel.calibrate.posterior import WIDEST, square_root
 from perfmodel.predict.beliefs import Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.curve import DIFFERENCE, Setup, centre, choose, coefficients, describe
+from perfmodel.predict.curve import DIFFERENCE, centre, choose, coefficients, describe
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import Layouts
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.step import Step, step
 
 Array = NDArray[np.float64]

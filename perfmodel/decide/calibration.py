@@ -28,12 +28,12 @@ from perfmodel.decide.measured import (
     traced_jitter,
     traced_parts,
 )
-from perfmodel.decide.prediction import inputs_of, key_refused, setup_of
+from perfmodel.decide.prediction import inputs_of, key_refused
 from perfmodel.decide.sweeps import informed, sweeps_json
 from perfmodel.errors import Problem, SpecError
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
-from perfmodel.predict.curve import Setup
 from perfmodel.predict.search import search
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import REASONS, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job

@@ -16,13 +16,13 @@ from perfmodel.decide.prediction import (
     refuse_impossible,
     rests_on,
     sensitivity,
-    setup_of,
 )
 from perfmodel.decide.terms import TERMS
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES, UNITS
 from perfmodel.predict.compute import micro_batch
 from perfmodel.predict.curve import DIFFERENCE, Curve, coefficients, curve, sensitivities
+from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import step
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job

@@ -14,12 +14,13 @@ from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.rank_times import RankTimes
 from perfmodel.calibrate.readers.steps import TraceSummary
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.prediction import power_of, setup_of
+from perfmodel.decide.prediction import power_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.energy import power_w
 from perfmodel.models.straggler_fit import LEAST_SAMPLES
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower
-from perfmodel.predict.curve import Setup, curve
+from perfmodel.predict.curve import curve
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.specs.jobs import Job
 
 EXPOSED_SPREAD = 0.2  # of the exposed share read off a trace

@@ -29,9 +29,9 @@ from perfmodel.decide.ratio import efficiency_band, is_timed
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import Curve, Setup, curve
-from perfmodel.predict.declared import declared
+from perfmodel.predict.curve import Curve, curve
 from perfmodel.predict.search import Search
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import PRECEDENCE, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
@@ -60,28 +60,6 @@ class Prediction(Result):
     """The result, with the curve it was made from."""
 
     curve: Curve | None = None
-
-
-def setup_of(job: Job) -> Setup:
-    """A job's numbers. In the weak regime the batch grows with K."""
-    k = np.array(sorted(job.k), dtype=float)
-    if job.regime == "weak":
-        batch = k * float(job.batch_per_accelerator or 1)
-    else:
-        batch = np.full_like(k, float(job.global_batch or 1))
-    return Setup(
-        workload=job.workload,
-        cluster=job.cluster,
-        precision=job.precision,
-        k=k,
-        global_batch=batch,
-        layout=None if job.layout == "auto" else job.layout,
-        seq_len=job.seq_len,
-        framework=job.framework,
-        jitter=job.jitter.spread if job.jitter is not None else None,
-        jitter_family=job.jitter.distribution if job.jitter is not None else "lognormal",
-        declared=declared(job),
-    )
 
 
 def predict(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.prediction import inputs_of, refuse_empty, refuse_impossible, setup_of
+from perfmodel.decide.prediction import inputs_of, refuse_empty, refuse_impossible
 from perfmodel.models.roofline import product_time, ridge_flop_per_byte
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
@@ -31,6 +31,7 @@ from perfmodel.predict.compute import (
 from perfmodel.predict.curve import Curve, coefficients, curve
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
+from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import OPTIMIZER_BYTES
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job

@@ -16,9 +16,9 @@ from perfmodel.models.fabric import OPERATIONS
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
 from perfmodel.predict.communication import Links
-from perfmodel.predict.curve import Setup
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import Machine
+from perfmodel.predict.setup import Setup
 
 Array = NDArray[np.float64]
 

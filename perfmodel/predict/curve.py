@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,88 +12,23 @@ from pydantic import ValidationError
 from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
 from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
-from perfmodel.predict.declared import Measured, informed, measured_hardware, usable_shardings
+from perfmodel.predict.declared import informed, usable_shardings
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
-from perfmodel.predict.features import discrepancy, features, retuned
+from perfmodel.predict.features import discrepancy, retuned
 from perfmodel.predict.jitter import equivalent_spread
 from perfmodel.predict.layouts import SHARDING_CODES, Layouts, recompute_share, recompute_shown
-from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.search import Search, search
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.space import REASONS, Refusal, Space, default_space, narrowed
 from perfmodel.predict.step import Step, step
-from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout
-from perfmodel.specs.workload import Workload
 from perfmodel.units import format_quantity
-from perfmodel.workloads.operations import TRANSFORMER_KINDS, Operations, operations
 
 Array = NDArray[np.float64]
 
 LARGEST_K = 4096  # as far as a reason looks for the K that fits
 DIFFERENCE = 1e-3  # of a log coefficient, for sensitivities
-
-
-@dataclass(frozen=True)
-class Setup:
-    """One job in numbers: what is trained, on what, at which K and batch."""
-
-    workload: Workload
-    cluster: Cluster
-    precision: str
-    k: Array
-    global_batch: Array  # samples at each K
-    layout: Layout | None = None  # None: the best feasible layout at each K
-    seq_len: int | None = None
-    framework: str | None = None
-    jitter: float | None = None  # spread of one worker's step, when declared
-    jitter_family: str = "lognormal"
-    declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
-
-    @cached_property
-    def operations(self) -> Operations:
-        """Per-sample operations."""
-        return operations(self.workload, self.seq_len)
-
-    @cached_property
-    def machine(self) -> Machine:
-        """Numbers of the cluster."""
-        return machine(self.cluster, self.precision)
-
-    @cached_property
-    def measured(self) -> tuple[Measured, ...]:
-        """Efficiencies of the hardware that the user measured."""
-        return measured_hardware(self.cluster)
-
-    @property
-    def default_sharding(self) -> str:
-        """What a layout that names no sharding gets."""
-        usual = "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
-        return usable_shardings((usual,), self.declared)[0]
-
-    @property
-    def schedule(self) -> str | None:
-        """Order of the micro-batches of a pipeline, where the layout says."""
-        return self.layout.schedule if self.layout is not None else None
-
-    @property
-    def stack(self) -> str:
-        """The framework class by which beliefs vary."""
-        if self.framework:
-            return self.framework
-        return "megatron_core" if self.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
-
-    def features(self) -> dict[str, str]:
-        """Level values for the beliefs."""
-        up, out = self.cluster.node.scale_up, self.cluster.scale_out or self.cluster.node.scale_out
-        return features(
-            self.workload,
-            self.cluster.node.accelerator,
-            self.precision,
-            framework=self.stack,
-            scale_up=up.name if up else None,
-            scale_out=out.name if out else None,
-        )
 
 
 @dataclass(frozen=True)

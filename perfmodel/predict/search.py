@@ -7,7 +7,6 @@ therefore serves every what-if that moves only those.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from perfmodel.predict.declared import usable_shardings
 from perfmodel.predict.layouts import Layouts, pick, recompute_share
 from perfmodel.predict.memory import memory
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.space import (
     PRECEDENCE,
     Refusal,
@@ -23,9 +23,6 @@ from perfmodel.predict.space import (
     default_space,
     narrowed,
 )
-
-if TYPE_CHECKING:
-    from perfmodel.predict.curve import Setup
 
 Array = NDArray[np.float64]
 

@@ -178,8 +178,9 @@ class Library:
 
     def _curve(self, job: Job, beliefs: Beliefs, request: WhatIf) -> Curve:
         """The curve, or the one kept from a question that differs in money alone."""
-        from perfmodel.decide.prediction import curve_of, setup_of
+        from perfmodel.decide.prediction import curve_of
         from perfmodel.predict.search import search
+        from perfmodel.predict.setup import setup_of
 
         bare = request.model_copy(update=MONEY)
         key = bare.canonical()
@@ -212,7 +213,7 @@ class Library:
         import numpy as np
 
         from perfmodel.calibrate.job import calibrate
-        from perfmodel.decide.prediction import setup_of
+        from perfmodel.predict.setup import setup_of
 
         k = np.array([row.k for row in request.timings], dtype=float)
         limit = job.cluster.max_accelerators

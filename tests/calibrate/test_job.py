@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.job import Direct, calibrate
-from perfmodel.decide.prediction import predict, setup_of
+from perfmodel.decide.prediction import predict
 from perfmodel.predict.beliefs import EFFECTS, from_mapping, shipped_beliefs, to_mapping
 from perfmodel.predict.curve import curve
+from perfmodel.predict.setup import setup_of
 from perfmodel.specs.jobs import load_job
 
 

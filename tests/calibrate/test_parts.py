@@ -9,10 +9,10 @@ import pytest
 
 from perfmodel.calibrate.job import calibrate
 from perfmodel.calibrate.parts import COVERS, HIDDEN, Traced
-from perfmodel.decide.prediction import setup_of
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.curve import centre, choose, coefficients, curve
+from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import PARTS, step
 from perfmodel.specs.jobs import load_job
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.job import calibrate
-from perfmodel.decide.prediction import setup_of
 from perfmodel.decide.ratio import efficiency_band
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.curve import curve
+from perfmodel.predict.setup import setup_of
 from perfmodel.specs.jobs import load_job
 
 WORDS = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..64", "global_batch": 8192}

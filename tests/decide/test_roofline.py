@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.decide.prediction import setup_of
 from perfmodel.decide.roofline import phases, roofline
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.compute import micro_batch
 from perfmodel.predict.curve import coefficients, curve
+from perfmodel.predict.setup import setup_of
 from perfmodel.results import plain
 from perfmodel.specs.jobs import load_job
 

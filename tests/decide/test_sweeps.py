@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.readers.sweeps import Sweep, make_sweep
-from perfmodel.decide.prediction import setup_of
 from perfmodel.decide.sweeps import crossovers, informed, sweeps_json
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
 from perfmodel.predict.communication import Links
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import machine
+from perfmodel.predict.setup import setup_of
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 

@@ -10,8 +10,9 @@ import pytest
 from perfmodel.calibrate.job import Direct, calibrate
 from perfmodel.predict.bands import CELL, LEVELS, SLOPES, level_value, scale, thinness
 from perfmodel.predict.beliefs import Beliefs, from_mapping, shipped_beliefs, to_mapping
-from perfmodel.predict.curve import Setup, curve
+from perfmodel.predict.curve import curve
 from perfmodel.predict.extrapolation import band_spread
+from perfmodel.predict.setup import Setup
 from perfmodel.specs.catalog import Catalog
 
 CATALOG = Catalog.default()

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from perfmodel.predict.coefficients import textbook
-from perfmodel.predict.curve import Setup, choose
+from perfmodel.predict.curve import choose
 from perfmodel.predict.layouts import layouts
 from perfmodel.predict.machine import machine
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.step import Step, step
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Crowd

@@ -9,8 +9,9 @@ import pytest
 
 from perfmodel.models.stragglers import expected_max
 from perfmodel.predict.beliefs import shipped_beliefs, textbook_beliefs
-from perfmodel.predict.curve import Curve, Setup, curve, sensitivities
+from perfmodel.predict.curve import Curve, curve, sensitivities
 from perfmodel.predict.jitter import equivalent_spread
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.space import Refusal
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import Layout

@@ -11,7 +11,7 @@ import pytest
 
 from perfmodel.decide.calibration import calibrate_job
 from perfmodel.decide.explanation import explain
-from perfmodel.decide.prediction import predict, setup_of
+from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.models.overlap import BUCKET_BYTES, MIB, ddp_backward_s
 from perfmodel.models.stragglers import expected_max_with_slow_devices
@@ -23,6 +23,7 @@ from perfmodel.predict.declared import informed, measured_hardware
 from perfmodel.predict.layouts import DECLARED, Layouts, Sharding, layouts
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.memory import memory
+from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import Step, step
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from perfmodel.cli.options import parse_layout
-from perfmodel.decide.prediction import setup_of
 from perfmodel.errors import SpecError
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.curve import curve
+from perfmodel.predict.setup import setup_of
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
-from perfmodel.predict.curve import Setup, centre, choose
+from perfmodel.predict.curve import centre, choose
 from perfmodel.predict.search import search
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.space import Refusal, default_space
 from perfmodel.predict.step import step
 from perfmodel.specs.catalog import Catalog

@@ -16,7 +16,8 @@ from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.ratio import efficiency_band, log_half_width
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Setup, curve
+from perfmodel.predict.curve import curve
+from perfmodel.predict.setup import Setup
 from perfmodel.units import in_words
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 

@@ -13,7 +13,7 @@ from perfmodel.decide.audit.normalise import Point, Series, series
 from perfmodel.decide.audit.restate import advice, restated
 from perfmodel.decide.audit.subject import Subject, load_of, machine_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.predict.curve import Setup
+from perfmodel.predict.setup import Setup
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim

@@ -9,13 +9,14 @@ import numpy as np
 
 from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import Shape
-from perfmodel.decide.prediction import measured_power, power_of, setup_of
+from perfmodel.decide.prediction import measured_power, power_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs
-from perfmodel.predict.curve import Setup, centre, curve
+from perfmodel.predict.curve import centre, curve
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import pick
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.step import step
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout

@@ -9,9 +9,10 @@ import numpy as np
 
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES, from_logs
-from perfmodel.predict.curve import Setup, centre, choose
+from perfmodel.predict.curve import centre, choose
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
+from perfmodel.predict.setup import Setup
 from perfmodel.predict.step import step
 from perfmodel.workloads.operations import Operations
 
