@@ -33,7 +33,7 @@ def rate(found: Found) -> float:
 
 
 def test_layouts_per_second(benchmark: Any) -> None:
-    job, beliefs = gpt3("512..4096:8", global_batch=5760), shipped_beliefs()
+    job, beliefs = gpt3("512..4096:8", global_batch=34_560), shipped_beliefs()
     rates: list[float] = []
 
     def run() -> Found:

@@ -102,6 +102,22 @@ def test_the_best_is_what_brute_force_finds(
     assert layout_of(found.partial.best[0]) in ties
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("workload", "k"), [("bert-large", "8..64"), ("gpt3-175b", "256..512")])
+def test_repeating_attention_alone_wins_nothing_and_takes_no_place_of_another(
+    catalog: Catalog, beliefs: Beliefs, workload: str, k: str, objective: str
+) -> None:
+    job = make(catalog, workload=workload, cluster="dgx-1v", k=k, global_batch=512)
+    every = dataclasses.replace(Bounds(), recompute=("none", "selective", "full"))
+    usual, whole = (
+        find([job], Request(objective=objective, bounds=bounds), beliefs).partial
+        for bounds in (Bounds(), every)
+    )
+    assert layout_of(usual.best[0]) == layout_of(whole.best[0])
+    assert [layout_of(one) for one in usual.fastest] == [layout_of(one) for one in whole.fastest]
+    assert all(candidate.recompute != "selective" for candidate in usual.best)
+
+
 def test_a_candidate_is_what_predict_says_of_its_layout(catalog: Catalog, beliefs: Beliefs) -> None:
     job = make(catalog)
     found = find([job], Request(bounds=SMALL), beliefs)

@@ -42,7 +42,7 @@ from perfmodel.predict.step import step
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-# Rows of a chunk: with two ways of sharding and three recompute levels an array takes 200 kB.
+# Rows of a chunk: with two ways of sharding and two recompute levels an array takes 130 kB.
 CHUNK_ROWS = 4096
 # Objectives that agree to this many digits are a tie, which simplicity breaks.
 TIE_DIGITS = 10

@@ -19,7 +19,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-RECOMPUTE = ("none", "selective", "full")
+# Repeating attention alone frees no memory where its scores are fused, and takes time: it is never the best.
+RECOMPUTE = ("none", "full")
 # From the simplest to the most involved: ties are broken in this order.
 SHARDINGS = ("ddp", "zero1", "zero2", "hsdp", "fsdp")
 
