@@ -129,7 +129,6 @@ def to_beliefs(
     data: Observations,
     ids: Sequence[int],
     *,
-    conformal: Mapping[str, Mapping[str, float]] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Beliefs:
     """Beliefs with counts of the families behind every shift."""
@@ -150,7 +149,6 @@ def to_beliefs(
         counts=dict(counts),
         scatter=found.scatter,
         noise=found.noise,
-        conformal=conformal or {},
         meta=meta or {},
     )
 

@@ -353,8 +353,3 @@ def _can_be_stated(given: Layout, changed: dict[str, Any]) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def at_k(setup: Setup, k: Array, global_batch: Array) -> Setup:
-    """The same job at other K."""
-    return replace(setup, k=k, global_batch=global_batch)

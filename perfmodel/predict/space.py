@@ -170,8 +170,6 @@ class Candidates:
     refusal: NDArray[np.int64]
     k_index: NDArray[np.int64]  # position of each candidate's K
     simplicity: Array  # ties go to the smaller
-    sharding: NDArray[np.int64]  # positions in the space's own lists, for showing a layout
-    recompute: NDArray[np.int64]
 
 
 def candidates(
@@ -188,18 +186,10 @@ def candidates(
     sequence_parallel: float = 1.0,
     max_accelerators: float = np.inf,
     declared: Mapping[str, float] | None = None,
-    where: Any = None,
 ) -> Candidates:
-    """The product of `space` with the values of `k`; `where` (a slice) takes a part of it, for chunks.
-
-    `declared` holds values of `layouts.DECLARED`, the same for all.
-    """
+    """The product of `space` with the values of `k`; `declared` holds values of `layouts.DECLARED`, the same for all."""
     sizes = [len(k), *(len(getattr(space, f.name)) for f in fields(space))]
-    count = int(np.prod(sizes))
-    flat = np.arange(count, dtype=np.int64)
-    if where is not None:
-        flat = flat[where]
-    index = np.unravel_index(flat, sizes)
+    index = np.unravel_index(np.arange(int(np.prod(sizes)), dtype=np.int64), sizes)
     columns = {
         f.name: np.array(getattr(space, f.name))[index[i + 1]]
         for i, f in enumerate(fields(space))
@@ -226,7 +216,7 @@ def candidates(
     layers = float(workload.layers or 1)
     experts = float(workload.experts or 1)
     tokens = float(seq_len or workload.seq_len or 1)
-    refusal = np.zeros(flat.size, dtype=np.int64)
+    refusal = np.zeros(k_.shape, dtype=np.int64)
     checks: Sequence[tuple[Refusal, Any]] = (
         (Refusal.NODES, k_ > max_accelerators),
         (Refusal.EXPERTS, (ep > 1) & ((experts % ep > 0) | ((tp * cp * replicas) % ep > 0))),
@@ -263,4 +253,4 @@ def candidates(
     at = replace(at, micro_batch=np.minimum(micro, np.maximum(fullest, 1.0)), dp=replicas)
     simplicity = np.log2(tp) + np.log2(pp) + 1.1 * np.log2(cp) + 0.6 * np.log2(ep) + np.log2(vpp)
     simplicity = simplicity + 0.01 * sharding_index + 0.02 * recompute_index
-    return Candidates(at, refusal, ki, simplicity, sharding_index, recompute_index)
+    return Candidates(at, refusal, ki, simplicity)

@@ -129,15 +129,6 @@ def test_the_usual_space_fits_the_workload():
     assert default_space(RESNET, H100, None, 1024).tp == (1,)
 
 
-def test_chunks_are_parts_of_the_whole():
-    space = Space(tp=(1, 2, 4), pp=(1, 2), micro_batch=(1, 2), sharding=("zero1", "fsdp"))
-    whole = found(space, 16, 64)
-    part = found(space, 16, 64, where=slice(5, 12))
-    assert np.array_equal(part.refusal, whole.refusal[5:12])
-    for name in ("tp", "pp", "micro_batch", "accumulation", "sharding"):
-        assert np.array_equal(getattr(part.at, name), getattr(whole.at, name)[5:12])
-
-
 def test_the_size_is_the_product():
     space = Space(tp=(1, 2), pp=(1, 2, 4), sharding=("ddp", "zero1"))
     assert space.size == 12
