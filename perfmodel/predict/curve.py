@@ -286,7 +286,7 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
     larger = np.flatnonzero((refusals == Refusal.NONE) & (setup.k > setup.k[index]))
     if larger.size:
         return f"K = {int(setup.k[larger[0]])} fits"
-    grows = bool(np.ptp(setup.global_batch) > 0)
+    grows = setup.batch_grows or bool(np.ptp(setup.global_batch) > 0)
     enough = _enough(here, grows=grows)
     if enough is not None:
         return f"K = {int(enough)} fits"

@@ -35,6 +35,7 @@ class Setup:
     jitter: float | None = None  # spread of one worker's step, when declared
     jitter_family: str = "lognormal"
     declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
+    batch_grows: bool = False  # with K, beyond those asked for as well
 
     @cached_property
     def operations(self) -> Operations:
@@ -101,4 +102,5 @@ def setup_of(job: Job) -> Setup:
         jitter=job.jitter.spread if job.jitter is not None else None,
         jitter_family=job.jitter.distribution if job.jitter is not None else "lognormal",
         declared=declared(job),
+        batch_grows=job.regime == "weak",
     )

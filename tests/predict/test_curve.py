@@ -11,9 +11,10 @@ from perfmodel.models.stragglers import expected_max
 from perfmodel.predict.beliefs import shipped_beliefs, textbook_beliefs
 from perfmodel.predict.curve import Curve, curve, sensitivities
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.setup import Setup
+from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import Refusal
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout
 
 CATALOG = Catalog.default()
@@ -95,6 +96,26 @@ def test_the_k_that_a_reason_promises_fits():
     enough = int(made.reasons[0].rpartition("K = ")[2].split()[0])
     assert found("llama3-70b", k=(enough,)).feasible[0]
     assert not found("llama3-70b", k=(enough // 2,)).feasible[0]
+
+
+@pytest.mark.parametrize(
+    ("k", "given"),
+    [
+        (8, {"tp": 8, "accumulation": 1, "sharding": "fsdp"}),
+        (64, {"tp": 8, "accumulation": 1, "sharding": "fsdp"}),
+        (8, {"tp": 8, "recompute": "full"}),
+    ],
+)
+def test_the_k_that_a_reason_promises_fits_where_the_batch_grows_with_it(k, given):
+    def weak(layout, k) -> Curve:
+        words = {"workload": "llama3-70b", "cluster": "dgx-h100", "k": str(k), "layout": layout}
+        asked = load_job(None, overrides=words | {"regime": "weak", "batch_per_accelerator": 4})
+        return curve(setup_of(asked), shipped_beliefs(), draws=0)
+
+    made = weak(given, k)
+    assert made.refusals[0] == Refusal.MEMORY
+    layout, enough = followed(made.reasons[0].rpartition(": ")[2], Layout.model_validate(given), k)
+    assert weak("auto" if layout is None else layout.model_dump(exclude_unset=True), enough).feasible[0]
 
 
 def test_k_need_not_be_a_power_of_two():
