@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from perfmodel.errors import SpecError
+from perfmodel.specs.layout import Recompute
 from perfmodel.units import format_quantity
 
 MOST_K = 40
@@ -41,7 +42,10 @@ class LayoutChoice(_Closed):
     ep: Degree = Field(1, description="Expert parallelism.")
     micro_batch: Degree | None = Field(None, description="Samples per micro-batch and replica.")
     sharding: Sharding | None = Field(None, description="How weights and optimizer states are shared.")
-    recompute: Literal["none", "selective", "full"] = Field("none", description="Activations computed again.")
+    recompute: Recompute = Field(
+        "none",
+        description="Activations computed again: none, selective, full, or the share of a forward pass (0 to 1).",
+    )
 
 
 class Timing(_Closed):

@@ -37,7 +37,14 @@ def essence(job):
 
 
 @pytest.mark.parametrize(
-    "request_", [BASE, FULL, BASE | {"regime": "weak", "batch_per_accelerator": 2}, BASE | {"layout": {}}]
+    "request_",
+    [
+        BASE,
+        FULL,
+        BASE | {"regime": "weak", "batch_per_accelerator": 2},
+        BASE | {"layout": {}},
+        BASE | {"layout": {"tp": 2, "recompute": 0.3}},
+    ],
 )
 def test_yaml_and_command_ask_the_same_question(request_, tmp_path, library):
     what = WhatIf.model_validate(request_)
@@ -68,6 +75,17 @@ def test_yaml_and_command_ask_the_same_question(request_, tmp_path, library):
         else:
             overrides[flags[flag]] = int(value) if flag in ("--global-batch", "--seq-len") else value
     assert essence(load_job(None, overrides=overrides)) == essence(wanted)
+
+
+def test_a_share_is_recomputed_as_a_job_file_says_it():
+    def asked(recompute):
+        return WhatIf.model_validate(BASE | {"layout": {"recompute": recompute}})
+
+    assert asked(0.3).layout.recompute == 0.3
+    assert asked(1).key == asked("full").key
+    for wrong in (1.5, "loud", None, True):
+        with pytest.raises(ValidationError):
+            asked(wrong)
 
 
 def test_a_request_survives_its_canonical_form():

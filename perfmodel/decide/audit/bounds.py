@@ -11,6 +11,8 @@ import math
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import WEIGHT_BYTES, Load, Machine, Split, Subject
+from perfmodel.predict.layouts import recompute_share
+from perfmodel.specs.layout import Recompute
 from perfmodel.units import format_quantity
 
 # Rounded numbers on a slide, and datasheets that round the clock, may pass a bound by this much.
@@ -18,7 +20,7 @@ ROUNDING = 1.01
 # A chip run slower and at a lower voltage needs less energy per FLOP than at its rated power; no public
 # measurement saves more than this share of (rated - idle) power per FLOP.
 VOLTAGE_ALLOWANCE = 0.4
-MFU_WITH_FULL_RECOMPUTE = 0.75  # 3 model passes of 4 executed (Korthikanti et al. 2022, sec. 5)
+MODEL_PASSES = 3.0  # one forward, and a backward of twice its FLOP (Korthikanti et al. 2022, sec. 5)
 # Weights are updated, so their gradients exist: 2 B each in 16 bit, 1 B below; Adam adds two states.
 GRADIENT_BYTES = 2.0
 ADAM_BYTES = 8.0
@@ -51,18 +53,30 @@ def flop_above_peak(point: Point, machine: Machine, load: Load) -> Finding | Non
     )
 
 
+def mfu_ceiling(recompute: Recompute | None) -> float:
+    """Largest MFU of a device at its peak: passes that the model needs over passes executed, 3 / (3 + share).
+
+    `selective` repeats attention alone, a share that a slide does not tell and that may be next to nothing.
+
+    >>> mfu_ceiling(None), mfu_ceiling("selective"), mfu_ceiling("full"), mfu_ceiling(0.75)
+    (1.0, 1.0, 0.75, 0.8)
+    """
+    repeated = 0.0 if recompute is None or recompute == "selective" else recompute_share(recompute)
+    return MODEL_PASSES / (MODEL_PASSES + repeated)
+
+
 def mfu_above_ceiling(point: Point, machine: Machine) -> Finding | None:
-    """MFU <= 1, and <= 3/4 where every forward pass is computed twice; FLOP/s <= peak."""
+    """MFU <= 1, and less where a share of the forward pass is computed twice; FLOP/s <= peak."""
     peak, precision = machine.peak(point.precision)
     if "mfu" in point.stated:
         used = point.stated["mfu"]
-        ceiling = MFU_WITH_FULL_RECOMPUTE if point.recompute == "full" else 1.0
-        why = (
-            "full recompute executes 4 passes where the model needs 3, so MFU <= 3/4 (HFU may reach 1)"
-            if ceiling < 1
-            else "no device computes faster than its peak"
-        )
-        claimed, bound = f"MFU {used:.3g} at K = {point.k}", f"MFU {ceiling:g}"
+        ceiling = mfu_ceiling(point.recompute)
+        why = "no device computes faster than its peak"
+        if ceiling < 1:
+            repeats = "full recompute" if point.recompute == "full" else f"recompute {point.recompute}"
+            executed, most = MODEL_PASSES / ceiling, "3/4" if point.recompute == "full" else f"{ceiling:.4g}"
+            why = f"{repeats} executes {executed:.4g} passes where the model needs 3, so MFU <= {most} (HFU may reach 1)"
+        claimed, bound = f"MFU {used:.3g} at K = {point.k}", f"MFU {ceiling:.4g}"
     elif "tflop_per_s_per_accelerator" in point.stated:
         used = point.stated["tflop_per_s_per_accelerator"] * 1e12 / peak
         ceiling = 1.0

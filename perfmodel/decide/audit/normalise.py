@@ -140,9 +140,7 @@ def _split(layout: Any) -> Split:
     if layout is None:
         return Split()
     degree = {name: int(_value(layout, name) or 1) for name in ("tp", "pp", "cp", "ep")}
-    return Split(
-        known=True, sharding=_value(layout, "sharding"), recompute=_value(layout, "recompute"), **degree
-    )
+    return Split(known=True, sharding=_value(layout, "sharding"), **degree)
 
 
 def _absolute_rate(point: Point, flop_per_sample: float | None, peak: float | None) -> Point:

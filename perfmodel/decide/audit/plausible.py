@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median
 
 import numpy as np
@@ -16,8 +16,11 @@ from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.ratio import efficiency_band, log_half_width
 from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import curve
+from perfmodel.predict.curve import Curve, curve
+from perfmodel.predict.search import search
 from perfmodel.predict.setup import Setup
+from perfmodel.predict.space import default_space
+from perfmodel.specs.layout import Recompute
 from perfmodel.units import in_words
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
@@ -48,6 +51,15 @@ class StackSetup(Setup):
     def features(self) -> dict[str, str]:
         """Level values for the beliefs."""
         return {**super().features(), "tuning": self.tuning}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points of a claim that one set-up describes."""
+
+    points: Sequence[Point]
+    setup: Setup
+    recompute: Recompute | None = None  # as stated beside a layout, or without one
 
 
 @dataclass(frozen=True)
@@ -85,13 +97,22 @@ def stacks(setup: Setup) -> list[StackSetup]:
     ]
 
 
-def expect(groups: Sequence[tuple[Sequence[Point], Setup]], beliefs: Beliefs, seed: int) -> list[Expected]:
+def _curves(setup: Setup, recompute: Recompute | None, beliefs: Beliefs, seed: int) -> list[Curve]:
+    """The curve of each stack; where no layout is given, the best of those that recompute what is stated."""
+    among = None
+    if setup.layout is None and recompute is not None:
+        usual = default_space(setup.workload, setup.machine, setup.seq_len, int(setup.k.max()))
+        among = search(setup, replace(usual, recompute=(recompute,)))
+    return [curve(each, beliefs, draws=DRAWS, seed=seed, among=among) for each in stacks(setup)]
+
+
+def expect(groups: Sequence[Group], beliefs: Beliefs, seed: int) -> list[Expected]:
     """Predict every point; a point that the model finds infeasible is left out. Points come back in order of K."""
     found = []
-    for points, setup in groups:
-        curves = [curve(each, beliefs, draws=DRAWS, seed=seed) for each in stacks(setup)]
-        skipped = UNPADDED if setup.workload.kind in PADDED else 1.0
-        for at, point in enumerate(points):
+    for group in groups:
+        curves = _curves(group.setup, group.recompute, beliefs, seed)
+        skipped = UNPADDED if group.setup.workload.kind in PADDED else 1.0
+        for at, point in enumerate(group.points):
             if not all(bool(one.feasible[at]) for one in curves):
                 continue
             middle, lows, highs = (
@@ -224,9 +245,9 @@ def weak_baseline(
     ]
 
 
-def ladder(setup: Setup, beliefs: Beliefs, seed: int) -> list[Rung]:
+def ladder(setup: Setup, beliefs: Beliefs, seed: int, *, recompute: Recompute | None = None) -> list[Rung]:
     """E(K) over the K of a set-up with the 95 % band that holds those of all stacks; K0 is the smallest feasible K."""
-    curves = [curve(each, beliefs, draws=DRAWS, seed=seed) for each in stacks(setup)]
+    curves = _curves(setup, recompute, beliefs, seed)
     bands = [band for band in (efficiency_band(one, beliefs, WIDEN) for one in curves) if band is not None]
     if len(bands) < len(curves) or not bands:
         return []

@@ -18,7 +18,7 @@ from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.hardware import Accelerator, Cluster
-from perfmodel.specs.layout import Layout
+from perfmodel.specs.layout import Layout, Recompute
 
 LADDER_TOP = 4096
 REFUTES = frozenset(
@@ -144,7 +144,7 @@ def _believe(
     told.findings += plausible.weak_baseline(read, told.expected, beliefs, factor)
     setup = _ladder_setup(claim, read, cluster, notes)
     if setup is not None:
-        told.rungs = plausible.ladder(setup, beliefs, seed)
+        told.rungs = plausible.ladder(setup, beliefs, seed, recompute=_recompute_of_all(claim, read))
         if any(point.global_batch is not None for point in read.all):
             told.findings += plausible.knee_before_range(read, told.rungs)
     return told
@@ -196,32 +196,46 @@ def _precision(claim: Claim, point: Point | None, device: Accelerator) -> str:
     )
 
 
-def _layout(claim: Claim, point: Point) -> Layout | None:
-    """The layout of a point: its own, else the claim's; None lets the model choose the best."""
-    for candidate in (*claim.points, claim.baseline, claim.headline):
-        if candidate is not None and candidate.k == point.k and candidate.layout is not None:
-            return candidate.layout
-    return claim.layout
+def _stated(claim: Claim, point: Point, name: str) -> Any:
+    """What a point says itself, else what another number at its K says; None where none of them does."""
+    given = {f"points[{at}]": each for at, each in enumerate(claim.points)}
+    named = {**given, "baseline": claim.baseline, "headline": claim.headline}
+    same_k = [each for each in named.values() if each is not None and each.k == point.k]
+    said = (getattr(each, name) for each in (named.get(point.label), *same_k) if each is not None)
+    return next((value for value in said if value is not None), None)
 
 
-def _groups(claim: Claim, read: Series, cluster: Cluster) -> list[tuple[list[Point], Setup]]:
+def _layout(claim: Claim, point: Point, recompute: Recompute | None) -> Layout | None:
+    """The layout of a point: its own, else the claim's, with what it recomputes; None lets the model choose the best."""
+    layout: Layout | None = _stated(claim, point, "layout") or claim.layout
+    if layout is None or point.k % layout.model_parallel:
+        return None
+    return layout if recompute is None else layout.model_copy(update={"recompute": recompute})
+
+
+def _recompute_of_all(claim: Claim, read: Series) -> Recompute | None:
+    """What every point says that it recomputes; None where they differ, or some do not say."""
+    said = {_stated(claim, point, "recompute") for point in read.all}
+    return said.pop() if len(said) == 1 else None
+
+
+def _groups(claim: Claim, read: Series, cluster: Cluster) -> list[plausible.Group]:
     """Points that share a layout, a precision and a length are predicted together."""
     workload = claim.workload
     if workload is None:
         return []
-    grouped: dict[str, tuple[list[Point], Layout | None, str, int | None]] = {}
+    grouped: dict[str, tuple[list[Point], Layout | None, Recompute | None, str, int | None]] = {}
     for point in read.all:
         if point.global_batch is None:
             continue
-        layout = _layout(claim, point)
-        if layout is not None and point.k % layout.model_parallel:
-            layout = None
+        recompute = _stated(claim, point, "recompute")
+        layout = _layout(claim, point, recompute)
         precision = _precision(claim, point, cluster.accelerator)
         length = None if point.seq_len is None else int(point.seq_len)
-        key = repr((None if layout is None else layout.model_dump(), precision, length))
-        grouped.setdefault(key, ([], layout, precision, length))[0].append(point)
+        key = repr((None if layout is None else layout.model_dump(), recompute, precision, length))
+        grouped.setdefault(key, ([], layout, recompute, precision, length))[0].append(point)
     return [
-        (
+        plausible.Group(
             points,
             Setup(
                 workload=workload,
@@ -232,8 +246,9 @@ def _groups(claim: Claim, read: Series, cluster: Cluster) -> list[tuple[list[Poi
                 layout=layout,
                 seq_len=length,
             ),
+            recompute,
         )
-        for points, layout, precision, length in grouped.values()
+        for points, layout, recompute, precision, length in grouped.values()
     ]
 
 
@@ -262,9 +277,11 @@ def _ladder_setup(claim: Claim, read: Series, cluster: Cluster, notes: list[str]
             f"The claim names no batch: the ladder assumes a global batch of {fixed_batch} {claim.workload.sample}s."
         )
         total = [float(fixed_batch)] * len(rungs)
-    layout = claim.layout
+    layout, recompute = claim.layout, _recompute_of_all(claim, read)
     if layout is not None and any(k % layout.model_parallel for k in rungs):
         layout = None
+    if layout is not None and recompute is not None:
+        layout = layout.model_copy(update={"recompute": recompute})
     return Setup(
         workload=claim.workload,
         cluster=cluster,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfmodel.specs.hardware import Accelerator, Cluster
-from perfmodel.specs.layout import Recompute
 from perfmodel.specs.workload import Workload
 from perfmodel.workloads.operations import TRANSFORMER_KINDS, operations
 
@@ -89,7 +88,6 @@ class Split:
     cp: int = 1
     ep: int = 1
     sharding: str | None = None
-    recompute: Recompute | None = None
 
 
 @dataclass(frozen=True)

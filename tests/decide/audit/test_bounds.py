@@ -85,6 +85,22 @@ def test_mfu_and_stated_flops() -> None:
     assert "sparse" in found[0].evidence
 
 
+def test_the_mfu_ceiling_falls_with_the_share_that_is_repeated() -> None:
+    assert codes([{"k": 8, "mfu": 0.9, "recompute": 0.99}], CONV) == ["mfu-above-ceiling"]
+    assert codes([{"k": 8, "mfu": 0.9, "recompute": 0.3}], CONV) == []  # 3 / 3.3
+    found = bounds.findings(read([{"k": 8, "mfu": 0.95, "recompute": 0.3}]), CONV)
+    assert found[0].bound == "MFU 0.9091"
+    assert "recompute 0.3 executes 3.3 passes where the model needs 3" in found[0].evidence
+    # A slide does not say how large attention is, so the word refuses nothing.
+    assert codes([{"k": 8, "mfu": 1.0, "recompute": "selective"}], CONV) == []
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_more_recomputation_never_raises_the_mfu_ceiling(one: float, other: float) -> None:
+    less, more = sorted((one, other))
+    assert bounds.mfu_ceiling("full") <= bounds.mfu_ceiling(more) <= bounds.mfu_ceiling(less) <= 1.0
+
+
 def test_exchange_is_the_ring_bound_or_one_vector() -> None:
     assert exchange_bytes(8.0, 2, reduces=False) == 8.0
     assert exchange_bytes(8.0, 8, reduces=False) == 14.0
