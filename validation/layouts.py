@@ -14,6 +14,7 @@ import numpy as np
 
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.layout import layout_words
 from perfmodel.validate.corpus import Resolved, read_corpus, resolve
 from perfmodel.validate.fitting import held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
@@ -51,12 +52,7 @@ def words(layout: dict[str, Any] | None) -> str:
     """A layout in a cell of a table."""
     if layout is None:
         return "none fits"
-    parts = [f"{n}{layout[n]}" for n in ("dp", "tp", "pp", "cp", "ep", "vpp") if layout[n] not in (None, 1)]
-    parts.append(f"mb{layout['micro_batch']:g}")
-    parts.append(str(layout["sharding"]))
-    if layout["recompute"] != "none":
-        parts.append(f"recompute {layout['recompute']}")
-    return " ".join(parts)
+    return layout_words(layout, micro_batch_of_one=True)
 
 
 def page(pairs: dict[str, Any], runs: list[dict[str, Any]]) -> str:

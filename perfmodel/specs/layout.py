@@ -119,3 +119,28 @@ class Layout(SpecModel):
     def model_parallel(self) -> int:
         """Accelerators that hold one replica."""
         return self.tp * self.pp * self.cp
+
+
+DEGREES = ("dp", "tp", "pp", "cp", "ep", "vpp")
+
+
+def layout_words(
+    layout: Mapping[str, Any], *, spelled_out: bool = False, micro_batch_of_one: bool = False
+) -> str:
+    """The layout of a result in a few words, degrees of one left out; `spelled_out` as a sentence has them.
+
+    >>> layout = {"dp": 8, "tp": 2, "pp": 1, "micro_batch": 1, "sharding": "zero1", "recompute": "full"}
+    >>> layout_words(layout)
+    'dp8 tp2 zero1 recompute full'
+    >>> layout_words(layout, spelled_out=True, micro_batch_of_one=True)
+    'dp8 tp2 micro-batch 1 zero1 full recompute'
+    """
+    words = [f"{name}{layout[name]}" for name in DEGREES if layout.get(name) not in (None, 1)]
+    micro_batch, sharding, recompute = (layout.get(name) for name in ("micro_batch", "sharding", "recompute"))
+    if micro_batch is not None and (micro_batch_of_one or micro_batch != 1):
+        words.append(f"micro-batch {micro_batch}" if spelled_out else f"mb{micro_batch}")
+    if sharding:
+        words.append(str(sharding))
+    if recompute not in (None, "none", False):
+        words.append(f"{recompute} recompute" if spelled_out else f"recompute {recompute}")
+    return " ".join(words)

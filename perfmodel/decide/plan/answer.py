@@ -23,10 +23,8 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve, curve
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.layout import layout_words
 from perfmodel.units import in_words
-
-# Shown of a layout in a sentence; degrees of one are left out.
-_DEGREES = ("dp", "tp", "pp", "cp", "ep", "vpp")
 
 
 @dataclass(frozen=True)
@@ -38,14 +36,8 @@ class Plan:
     interrupted: bool
 
 
-def layout_words(candidate: Candidate) -> str:
-    """A layout in a few words: `dp64 tp8 pp2 zero1`."""
-    layout = candidate.layout()
-    words = [f"{name}{layout[name]}" for name in _DEGREES if layout[name] != 1]
-    words += [f"micro-batch {candidate.micro_batch}", candidate.sharding]
-    if candidate.recompute != "none":
-        words.append(f"{candidate.recompute} recompute")
-    return " ".join(words)
+def _layout(candidate: Candidate) -> str:
+    return layout_words(candidate.layout(), spelled_out=True, micro_batch_of_one=True)
 
 
 def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str, Any]) -> Plan:
@@ -150,7 +142,7 @@ def runner_up(found: Found, shown: Sequence[Candidate], curves: Sequence[Curve])
         for name in largest
         if abs(gaps[name]) > 1e-6 * first.time_s
     )
-    where = f"K = {second.k}, {layout_words(second)}"
+    where = f"K = {second.k}, {_layout(second)}"
     if len(found.targets) > 1:
         where = f"{found.targets[second.target].name}, {where}"
     lost = f"{more:.1%} {word}" if more > 5e-4 else "as good, but less simple"
@@ -170,7 +162,7 @@ def _sentence(
     run = f", {in_words(wall, 's', 3)} for {target.steps:,.0f} steps" if target.steps > 1 else ""
     price = f", {in_words(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
     what = (
-        f"K = {best.k} of {target.name} as {layout_words(best)}: {in_words(best.time_s, 's', 3)} a step "
+        f"K = {best.k} of {target.name} as {_layout(best)}: {in_words(best.time_s, 's', 3)} a step "
         f"({in_words(float(curves[0].low_s[0]), 's', 3)} to "
         f"{in_words(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, result_of
+from perfmodel.specs.layout import layout_words
 
 
 def name_of(value: Any) -> str:
@@ -57,23 +58,8 @@ def at(result: Mapping[str, Any], key: str, k: Any) -> Any:
 
 
 def layout_text(layout: Any) -> str:
-    """A layout in a few characters, degrees of one left out.
-
-    >>> layout_text({"dp": 8, "tp": 2, "pp": 1, "sharding": "zero1", "recompute": "none"})
-    'dp8 tp2 zero1'
-    """
-    if not isinstance(layout, Mapping):
-        return str(layout) if layout else ""
-    words = [
-        f"{d}{layout[d]}" for d in ("dp", "tp", "pp", "cp", "ep", "vpp") if layout.get(d) not in (None, 1)
-    ]
-    if layout.get("micro_batch") not in (None, 1):
-        words.append(f"mb{layout['micro_batch']}")
-    if layout.get("sharding"):
-        words.append(str(layout["sharding"]))
-    if layout.get("recompute") not in (None, "none", False):
-        words.append(f"recompute {layout['recompute']}")
-    return " ".join(words)
+    """A layout in a few characters; what an older file holds in its place as it stands."""
+    return layout_words(layout) if isinstance(layout, Mapping) else str(layout or "")
 
 
 def assumptions(result: Mapping[str, Any]) -> list[Table]:
