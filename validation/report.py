@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.models.weighted import weighted_quantile
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.report import html, plots
 from perfmodel.results import Result, plain
 from perfmodel.validate.runner import validate
-from perfmodel.validate.scores import weighted_quantile
 
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "figures"

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM
 from perfmodel.calibrate.population import FREE_OFFSET, START_NOISE, scatter_prior
 from perfmodel.calibrate.posterior import PASSES, WIDEST
+from perfmodel.models.weighted import weighted_quantile
 from perfmodel.predict.beliefs import EFFECTS
 from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.extrapolation import GROUNDS, LawTrust
@@ -271,9 +272,7 @@ class Bench:
         for mode in self.scale:
             inside = self.mode == mode
             values, weights = np.abs(np.expm1(error[inside])), self.weight[inside]
-            order = np.argsort(values, kind="stable")
-            share = np.cumsum(weights[order]) / weights.sum()
-            middle, far = (values[order][int(np.searchsorted(share, q - 1e-12))] for q in (0.5, 0.9))
+            middle, far = (weighted_quantile(values, weights, q) for q in (0.5, 0.9))
             table[mode] = [round(float(v), 4) for v in (middle, weights @ values / weights.sum(), far)]
         return table
 

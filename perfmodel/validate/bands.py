@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
+from perfmodel.models.weighted import weighted_quantile
 from perfmodel.predict.bands import LEVELS, SCALED, SLOPES, level_value
 from perfmodel.predict.beliefs import Beliefs, workload_class
 from perfmodel.validate.protocol import score_mode
-from perfmodel.validate.scores import family_weights, weighted_quantile
+from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

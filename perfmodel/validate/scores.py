@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.models.weighted import weighted_quantile
+
 Array = NDArray[np.float64]
 
 
@@ -17,17 +19,6 @@ def family_weights(family: NDArray[np.intp]) -> Array:
     [0.5, 0.5, 1.0]
     """
     return np.asarray(1.0 / np.bincount(family)[family])
-
-
-def weighted_quantile(values: Array, weights: Array, q: float) -> float:
-    """Smallest value at which the cumulated weight reaches `q`.
-
-    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.ones(3), 0.5)
-    2.0
-    """
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum(weights[order]) / weights.sum()
-    return float(values[order][min(int(np.searchsorted(share, q - 1e-12)), values.size - 1)])
 
 
 def errors(log_error: Array, family: NDArray[np.intp]) -> dict[str, float]:

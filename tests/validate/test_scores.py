@@ -18,17 +18,13 @@ from perfmodel.predict.extrapolation import (
 )
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
-from perfmodel.validate.scores import errors, weighted_quantile
+from perfmodel.validate.scores import errors
 
 
 def test_every_family_weighs_the_same() -> None:
     family = np.array([0] * 9 + [1])
     log_error = np.log(np.array([1.0] * 9 + [1.5]))
     assert errors(log_error, family)["mean_ape"] == pytest.approx(0.25)
-
-
-def test_weighted_quantile_takes_the_weight_into_account() -> None:
-    assert weighted_quantile(np.array([1.0, 2.0]), np.array([1.0, 3.0]), 0.5) == 2.0
 
 
 @pytest.mark.parametrize("name", ["amdahl", "ring_law", "log_law"])
