@@ -39,8 +39,8 @@ class Column:
 class Table:
     """Rows under titled columns; plain strings are accepted for columns without a unit.
 
-    `marked` holds the indices of the rows to point at (the chosen one). Tables of role `detail` and
-    `assumptions` are left out of the terminal.
+    `marked` holds the indices of the rows to point at (the chosen one). Tables of role `detail`, `assumptions`
+    and `limits` are left out of the terminal.
     """
 
     title: str

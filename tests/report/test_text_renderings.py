@@ -58,6 +58,28 @@ def test_a_validation_says_what_it_left_out_and_what_it_read_otherwise(make):
     assert "2 families read otherwise than labelled: the script says so" in said
 
 
+def test_a_validation_of_collectives_alone_speaks_of_them_and_of_no_mode(make):
+    envelope = make["validation"]()
+    result = envelope["result"]
+    empty = {name: {"points": 0, "families": 0, "median_ape": None} for name in result["modes"]}
+    envelope["result"] = {**result, "modes": empty, "families": []}
+    answer = module_of(envelope).answer(envelope)
+    assert answer.startswith("collectives: median error ")
+    assert answer.endswith(" over 2000 points.")
+    said = printed(envelope)
+    assert "Collectives" in said
+    assert "datasheet" not in said
+
+
+def test_a_mode_without_points_is_in_the_table_but_not_in_the_answer(make):
+    envelope = make["validation"]()
+    envelope["result"]["modes"]["one_node"] = {"points": 0, "families": 0, "median_ape": None}
+    answer = module_of(envelope).answer(envelope)
+    assert "one node" not in answer
+    assert "collectives" in answer
+    assert "one node" in printed(envelope)
+
+
 @pytest.mark.parametrize(("layout", "is_said"), [("auto", True), ({"tp": 8}, False), (None, False)])
 def test_a_layout_that_was_chosen_among_few_says_who_searches_more(layout, is_said, make):
     envelope = make["prediction"]()

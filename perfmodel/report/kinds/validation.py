@@ -24,14 +24,20 @@ def title(envelope: Envelope) -> str:
 
 
 def answer(envelope: Envelope) -> str:
-    """Median error and coverage of each mode."""
-    words = []
-    for name, mode in modes(result_of(envelope)).items():
+    """Median error and coverage of each mode that has points, and the error of the collectives."""
+    result, words = result_of(envelope), []
+    for name, mode in _with_points(result).items():
         words.append(
             f"{name.replace('_', ' ')}: median error {text.quantity(mode.get('median_ape'), '%')} "
             f"over {_counted(mode.get('points', 0), 'point', 'points')} "
             f"of {_counted(mode.get('families', 0), 'family', 'families')}, "
             f"the 90 % band holds {text.quantity(mode.get('coverage_90'), '%')}"
+        )
+    collectives = result.get("collectives")
+    if isinstance(collectives, Mapping) and collectives.get("points"):
+        words.append(
+            f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
+            f"over {_counted(collectives['points'], 'point', 'points')}"
         )
     return "; ".join(words) + "." if words else "Nothing was scored."
 
@@ -43,7 +49,7 @@ def _counted(count: int, one: str, many: str) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Scores by mode, baselines, groups, collectives, worst families."""
     result = result_of(envelope)
-    return [_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
+    return [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
 
 
 def figures(envelope: Envelope) -> list[str]:
@@ -111,12 +117,18 @@ def charts(envelope: Envelope) -> list[Chart]:
 
 
 def modes(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The modes that were scored."""
+    """The modes that were asked for."""
     found = result.get("modes")
     return {str(k): dict(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _scores(result: Mapping[str, Any]) -> Table:
+def _with_points(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: mode for name, mode in modes(result).items() if mode.get("points") != 0}
+
+
+def _scores(result: Mapping[str, Any]) -> list[Table]:
+    if not _with_points(result):
+        return []
     columns = [
         Column("mode", "", 0, "mode"),
         Column("families", "", 2, "families"),
@@ -134,12 +146,12 @@ def _scores(result: Mapping[str, Any]) -> Table:
         for name, mode in modes(result).items()
     ]
     note = "Absolute percentage error; every family weighs the same. Cover: points inside the 90 % band."
-    return Table("Error by mode", columns, rows, note=note, role="decision")
+    return [Table("Error by mode", columns, rows, note=note, role="decision")]
 
 
 def _baselines(result: Mapping[str, Any]) -> list[Table]:
     rows: list[list[Cell]] = []
-    for name, mode in modes(result).items():
+    for name, mode in _with_points(result).items():
         keys = ("median_ape", "mean_ape", "p90_ape")
         rows.append([name.replace("_", " "), "perfmodel", *(mode.get(key) for key in keys)])
         for baseline, score in (mode.get("baselines") or {}).items():
