@@ -24,11 +24,7 @@ from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.runner import shipped_corpus
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "audit-power.md"
-HEAD = """---
-orphan: true
----
-
-# What the audit sees, and what it cannot
+HEAD = """# What the audit sees, and what it cannot
 
 Every measured family of the corpus is told as its authors would tell it (the fastest point at each K, batch, layout
 and regime where the source gives them) and audited with beliefs that were fitted without its group. Families whose

@@ -58,7 +58,6 @@ def words(layout: dict[str, Any] | None) -> str:
 def page(pairs: dict[str, Any], runs: list[dict[str, Any]]) -> str:
     """The page as Markdown."""
     lines = [
-        "---\norphan: true\n---",
         "# Layouts: the search beside the authors' choice",
         "",
         "Written by `validation/layouts.py`. Every run is priced with beliefs that were fitted without its group.",

@@ -61,7 +61,6 @@ def page() -> str:
     never = threshold_utilisation(OWNED, SPOT)
     against_spot = "at no utilisation" if never is None else f"above {never:.0%}"
     lines = [
-        "---\norphan: true\n---",
         "# One curve, four ways to pay",
         "",
         "Written by `validation/repricing.py` from the worked breakdown (T = 800, 430, 260, 206, 235 s at K = 1 to "
