@@ -192,7 +192,7 @@ def _result(
             "interaction": np.expm1(rest),
         },
         "equal_speed": _equal_speed(k, a, b, first.result, second.result),
-        "notes": _notes(first, second, effects),
+        "notes": _notes(first, second, effects, names),
     }
     result["answer"] = (
         _sentence(result, names, index, a, b)
@@ -311,12 +311,14 @@ def _equal_speed(
     return rows
 
 
-def _notes(first: Prediction, second: Prediction, effects: list[_Effect]) -> list[str]:
+def _notes(
+    first: Prediction, second: Prediction, effects: list[_Effect], names: tuple[str, str]
+) -> list[str]:
     sides = (list(first.result["notes"]), list(second.result["notes"]))
     shared = [note for note in sides[0] if note in sides[1]]
     found = list(shared)
-    for label, notes in zip("AB", sides, strict=True):
-        found += [f"{label}: {note}" for note in notes if note not in shared]
+    for name, notes in zip(names, sides, strict=True):
+        found += [f"{name}: {note}" for note in notes if note not in shared]
     lost = [effect.change.name for effect in effects if not np.isfinite(effect.time).any()]
     if lost:
         found.append(f"Impossible by itself, so part of the interaction: {', '.join(lost)}.")

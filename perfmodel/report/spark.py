@@ -85,9 +85,15 @@ def curve(
     axis = ["-"] * columns
     for letter, x in marks:
         if 2**x_low <= x <= 2**x_high:
-            axis[column(x)] = letter[:1]
-    lines.append(" " * (margin - 1) + "+" + "".join(axis)[1:])
+            axis[_free(axis, column(x))] = letter[:1]
+    lines.append(" " * (margin - 1) + "+" + "".join(axis))
     ticks = f"K={text.number(2**x_low)}"
     end = text.number(2**x_high)
     lines.append(" " * (margin - 1) + ticks + " " * max(1, columns - len(ticks) - len(end) + 1) + end)
     return lines
+
+
+def _free(axis: Sequence[str], wanted: int) -> int:
+    """The unmarked place nearest to the wanted one: choices often share their K, and each has its letter."""
+    open_ones = [place for place, sign in enumerate(axis) if sign == "-"]
+    return min(open_ones or [wanted], key=lambda place: abs(place - wanted))

@@ -112,7 +112,7 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
     tick = "*" if simple else "✓"
     for r in range(len(table.rows)):
         chosen = r in table.marked
-        cells = [escape(text.folded(clean(cells[r], console), widths[i])) for i, (_, cells) in shown.items()]
+        cells = [escape(text.in_cell(clean(cells[r], console), widths[i])) for i, (_, cells) in shown.items()]
         grid.add_row(
             *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
         )

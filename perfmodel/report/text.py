@@ -119,7 +119,7 @@ def column_text(
 
 # What reads as one word: "K = 8", "90 %", "12 USD/h", "2 days".
 _TOGETHER = re.compile(
-    r"\(?[A-Za-z*]+ (?:=|<|>|>=|<=) \S+|\(?[\d.,]+ (?:%|USD|[kMGTPE]?(?:B|W|J|FLOP)\b|d|h|min|s|ms|us|ns|days?)\S*|\S+"
+    r"\(?[A-Za-z*]+ (?:=|<|>|>=|<=) \S+|\(?[\d.,]+ (?:%|USD|[kMGTPE]?(?:B|W|J|FLOP)\b|d|h|min|s|ms|us|ns|bit|days?)\S*|\S+"
 )
 
 
@@ -149,6 +149,17 @@ def folded(value: str, width: int) -> str:
     ['see', 'github.com/', 'example/some-', 'project']
     """
     return " ".join("\n".join(_pieces(word, width)) for word in value.split(" "))
+
+
+def in_cell(value: str, width: int) -> str:
+    """A cell in lines of at most `width`, broken as prose is and, where a word is too wide, at its joints.
+
+    >>> in_cell("a step in 5.5 s at K = 1024", 12).split("\\n")
+    ['a step in', '5.5 s at', 'K = 1024']
+    """
+    if len(value) <= width:
+        return value
+    return "\n".join(lines(part, width) for part in folded(value, width).split("\n"))
 
 
 def _pieces(word: str, width: int) -> list[str]:

@@ -252,6 +252,28 @@ def test_curve_draws_ideal_dots_band_and_marks():
     assert spark.curve([1], [1.0]) == []
 
 
+def test_every_mark_stands_under_its_k_the_first_and_shared_ones_too():
+    lines = spark.curve([1, 2, 4], [1.0, 1.9, 3.5], marks=[("K", 4), ("P", 1), ("F", 4)], width=40)
+    axis, curve = lines[-2], lines[-3]
+    assert axis.index("P") == curve.index("●")
+    assert axis.endswith("FK")
+    assert len(axis) == 40
+    assert lines[-1].endswith("4")
+    assert len(lines[-1]) == 40
+
+
+def test_cells_break_as_sentences_do(make):
+    envelope = make["audit"]()
+    evidence = "The step takes 21.93 s at K = 1024 against 312 TFLOP/s in 16 bit. " * 4
+    envelope["result"]["findings"][0]["evidence"] = evidence
+    ends = [line.split()[-1] for line in printed(envelope).splitlines() if line.strip()]
+    assert not {"21.93", "K", "=", "312", "16"} & set(ends)
+
+
+def test_sensitivities_of_a_curve_say_at_which_k(make):
+    assert "Change of the step time at K = " in printed(make["prediction"]())
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [(0.5, "s", "500 ms"), (7200 * 3, "s", "6 h"), (8.5e10, "B", "85 GB"), (0.004, "USD", "0.00400 USD")],

@@ -304,8 +304,11 @@ def _doublings(first: int, last: int) -> Iterable[int]:
 def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, Any]]:
     """Claimed beside predicted, 90 % bands as everywhere else."""
     by_label = {item.point.label: item for item in expected}
+    is_series = len({point.k for point in read.all}) > 1
     rows = []
     for point in read.all:
+        # A rate at the only K is its own reference: it claims no speedup, unless one is stated.
+        scales = is_series or not point.stated.keys().isdisjoint(("speedup", "efficiency"))
         item = by_label.get(point.label)
         rows.append(
             {
@@ -316,8 +319,8 @@ def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, 
                 "low_s": _narrowed(item.time_s, item.low_s) if item else None,
                 "high_s": _narrowed(item.time_s, item.high_s) if item else None,
                 "throughput": point.rate,
-                "speedup": read.speedup(point),
-                "efficiency": read.efficiency(point),
+                "speedup": read.speedup(point) if scales else None,
+                "efficiency": read.efficiency(point) if scales else None,
             }
         )
     return rows

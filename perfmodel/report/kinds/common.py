@@ -97,8 +97,8 @@ def assumptions(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Assumptions and what they rest on", columns, rows, role="assumptions")]
 
 
-def sensitivity(result: Mapping[str, Any]) -> list[Table]:
-    """How the step time answers to each input, largest first."""
+def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
+    """How the step time, at one K of a curve, answers to each input, largest first."""
     rows = [row for row in result.get("sensitivity") or () if isinstance(row, Mapping)]
     if not rows:
         return []
@@ -114,7 +114,9 @@ def sensitivity(result: Mapping[str, Any]) -> list[Table]:
         Column("time, high", "%", unit_of="time, low"),
     ]
     cells = [(str(row.get("input")), row.get("change"), row.get("low"), row.get("high")) for row in rows]
-    note = str(result.get("sensitivity_note") or "Change of the step time when one input moves down and up.")
+    where = "" if at_k is None else f" at K = {at_k}"
+    usual = f"Change of the step time{where} when one input moves down and up."
+    note = str(result.get("sensitivity_note") or usual)
     return [Table("Sensitivity", columns, cells, note=note, role="sensitivity")]
 
 

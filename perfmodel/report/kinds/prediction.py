@@ -79,7 +79,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_parts(result),
         *_ledger(result),
         *common.assumptions(result),
-        *common.sensitivity(result),
+        *common.sensitivity(result, _largest_timed(result)),
         *common.limits(result),
     ]
 
@@ -297,6 +297,13 @@ def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: An
     columns += [Column(name.replace("_", " "), "s", order.index(name), f"{name}_s") for name in names]
     rows = [[ks[i], *(common.array(parts, name, len(ks))[i] for name in names)] for i in range(len(ks))]
     return [Table(heading, columns, rows, note=note, role=role)]
+
+
+def _largest_timed(result: Mapping[str, Any]) -> Any:
+    """The K at which the sensitivities are taken: the largest that can run."""
+    ks = list(result.get("k") or ())
+    times = common.array(result, "time_s", len(ks))
+    return max((k for k, time_s in zip(ks, times, strict=True) if time_s is not None), default=None)
 
 
 def _marks(result: Mapping[str, Any]) -> list[Mark]:

@@ -159,12 +159,17 @@ def _marks(result: Mapping[str, Any]) -> list[Mark]:
     ]
 
 
+def _bend_why(bend: Mapping[str, Any]) -> str:
+    cause = str(bend.get("cause") or "")
+    return cause if bend.get("k") is None else f"first K below the threshold: {cause}"
+
+
 def _decision(result: Mapping[str, Any]) -> list[Table]:
     bend = mapping(result.get("bend"))
     serving = mapping(result.get("serving"))
     choices: list[tuple[str, Any, str]] = [
         ("recommended", result.get("recommended_k"), "largest K that clears quality and efficiency"),
-        ("bend", bend.get("k"), f"first K below the threshold: {bend.get('cause') or ''}"),
+        ("bend", bend.get("k"), _bend_why(bend)),
         ("cheapest", result.get("cost_optimal_k"), "least cost per unit of work"),
         ("fastest", result.get("fastest_k"), _exchange(result)),
     ]

@@ -41,6 +41,13 @@ def test_the_recomputation_of_a_point_moves_its_band(tmp_path: Path, head: str) 
     assert full < none * 1.5
 
 
+def test_one_k_claims_no_speedup(tmp_path: Path) -> None:
+    alone = audited(tmp_path, "", "k: 64, time_s: 17, global_batch: 2048")["points"][0]
+    assert (alone["speedup"], alone["efficiency"]) == (None, None)
+    stated = audited(tmp_path, "", "k: 64, speedup: 60, global_batch: 2048")["points"][0]
+    assert stated["speedup"] == pytest.approx(60)
+
+
 def test_points_at_one_k_keep_their_own_recomputation(tmp_path: Path) -> None:
     step = "k: 64, time_s: 17, global_batch: 2048"
     rows = audited(tmp_path, LAYOUT, f"{step}, recompute: none", f"{step}, recompute: full")["points"]
