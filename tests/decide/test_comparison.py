@@ -34,6 +34,12 @@ def test_a_job_against_itself_has_no_causes():
     assert result["time_ratio"] == [1.0] * len(result["k"])
 
 
+def test_notes_of_one_side_carry_its_name():
+    notes = told(job(), job(price={"fixed": "400 USD/h"}), names=("before", "after"))["notes"]
+    assert any(note.startswith("after: ") for note in notes)
+    assert not any(note.startswith(("A: ", "B: ")) for note in notes)
+
+
 def test_one_change_explains_everything():
     a, b = job(), job(global_batch=8192)
     result = told(a, b)

@@ -32,6 +32,13 @@ def test_title_and_answer():
     assert kind.answer(found) == found["result"]["verdict"]
 
 
+def test_a_bend_that_was_not_reached_is_no_first_k():
+    flat = envelope("k,time_s\n1,8\n2,4.1\n4,2.1\n8,1.1\n", straggler=None)
+    decision = next(table for table in tables.tables(flat) if table.title == "Decision")
+    bend = next(row for row in decision.rows if row[0] == "bend")
+    assert str(bend[-1]).startswith("not reached: ")
+
+
 def test_tables_hold_everything():
     titles = {table.title for table in tables.tables(envelope())}
     assert titles >= {
