@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import cast
 
 from perfmodel.report.kinds import module_of
 from perfmodel.report.model import ROLES, Cell, Column, Envelope, Table
@@ -26,7 +27,10 @@ def tables(envelope: Envelope) -> list[Table]:
 
 
 def main_table(envelope: Envelope) -> Table | None:
-    """The table that CSV holds: the curve (a row per K or candidate), else the first."""
+    """The table that CSV holds: what the kind calls its data, else the curve (a row per K), else the first."""
+    own = getattr(module_of(envelope), "data", None)
+    if own is not None and (table := own(envelope)) is not None:
+        return cast(Table, table)
     found = tables(envelope)
     return next((table for table in found if table.role == "curve"), found[0] if found else None)
 

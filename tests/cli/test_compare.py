@@ -64,7 +64,7 @@ def test_flags_hold_for_two_files_and_for_both_sides_of_none(files, capsys):
 def test_markdown_csv_plot_and_report(files, tmp_path, capsys):
     flags = ["--plot", str(tmp_path / "c.svg"), "--report", str(tmp_path / "c.html"), "--format", "csv"]
     assert main(["compare", *files, *flags]) == 0
-    assert capsys.readouterr().out.startswith("input,before,after,effect")
+    assert capsys.readouterr().out.startswith("k,time_s_a,time_s_b,")
     assert (tmp_path / "c.svg").stat().st_size > 1000
     assert "Equal speed" in (tmp_path / "c.html").read_text()
     assert main(["compare", *files, "--format", "md"]) == 0

@@ -52,8 +52,12 @@ def test_groups_of_a_node_share_what_joins_its_halves() -> None:
     links = Links(box("rtx-3090", "pcie-4"), at, slow_bus(1e9))
     pairs = links.time("all_reduce", np.array([GRADIENT]), np.array([2.0]), np.ones(()))
     strided = links.time("all_reduce", np.array([GRADIENT]), np.array([4.0]), np.array(2.0))
-    assert float(pairs[0]) == pytest.approx(2.0 * GRADIENT / 1e9, rel=1e-3)  # neighbours, over their own lanes
-    assert float(strided[0]) == pytest.approx(2 * 2.0 * 3.0 * GRADIENT / 1e9, rel=1e-3)  # two groups, both halves
+    assert float(pairs[0]) == pytest.approx(
+        2.0 * GRADIENT / 1e9, rel=1e-3
+    )  # neighbours, over their own lanes
+    assert float(strided[0]) == pytest.approx(
+        2 * 2.0 * 3.0 * GRADIENT / 1e9, rel=1e-3
+    )  # two groups, both halves
 
 
 def test_one_rank_exchanges_nothing() -> None:

@@ -86,7 +86,9 @@ def textbook() -> tuple[Operations, Machine]:
     ops = replace(ops, slot_count=ops.slot_count * (1.0 - ops.slot_last), logit_elements=np.zeros(()))
     found = machine(catalog.cluster("dgx-a100"), "bf16")
     names = ("memory_bytes_per_s", "up_bytes_per_s", "out_bytes_per_s", "host_link_bytes_per_s")
-    free = dict.fromkeys(names, np.asarray(1e40)) | dict.fromkeys(("up_latency_s", "out_latency_s"), np.zeros(()))
+    free = dict.fromkeys(names, np.asarray(1e40)) | dict.fromkeys(
+        ("up_latency_s", "out_latency_s"), np.zeros(())
+    )
     return ops, replace(found, **free)
 
 

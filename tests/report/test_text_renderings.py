@@ -337,3 +337,17 @@ def test_no_number_is_cut(kind, width, make):
             if text.numeric(values):
                 for shown in text.column_text(table.heads[i], values)[1]:
                     assert shown in output
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("validation", {"family", "k", "measured_s", "predicted_s", "low_s", "high_s"}),
+        ("comparison", {"k", "time_s_a", "time_s_b", "time_ratio", "time_ratio_low"}),
+        ("plan", {"k", "layout", "time_s", "time_s_low", "time_s_high", "cost_usd"}),
+    ],
+)
+def test_csv_holds_the_data_and_not_the_summary(kind, wanted, make):
+    rows = list(csv.DictReader(io.StringIO(tables.to_csv(make[kind]()))))
+    assert rows and wanted <= set(rows[0])
+    assert not any(cell.startswith("#") for row in rows for cell in row.values())

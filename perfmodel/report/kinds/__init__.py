@@ -1,8 +1,9 @@
 """One module for each kind of result: how its answer, tables, charts and figures are read from the envelope.
 
 A kind module has `title(envelope)`, `answer(envelope)`, `tables(envelope)`, `figures(envelope)` (names of
-matplotlib plots that suit it) and `notes(envelope)`; `charts(envelope)` is optional. A kind without a module is
-rendered by `generic`, so a new verb has readable output from its first day.
+matplotlib plots that suit it) and `notes(envelope)`; `charts(envelope)` is optional, and so is `data(envelope)`, the
+table for programs (CSV, data frames) where none of the tables for people is. A kind without a module is rendered by
+`generic`, so a new verb has readable output from its first day.
 """
 
 from __future__ import annotations

@@ -51,6 +51,23 @@ def tables(envelope: Envelope) -> list[Table]:
     return [*found, *common.assumptions(result), *common.limits(result)]
 
 
+def data(envelope: Envelope) -> Table:
+    """Both curves and their ratio, a row per K."""
+    result = result_of(envelope)
+    a, b = sides(result)
+    ratios = ("time_ratio", "time_ratio_low", "time_ratio_high")
+    rows: list[list[Cell]] = [
+        [
+            k,
+            *(common.at(side, key, k) for key in ("time_s", "cost_usd") for side in (a, b)),
+            *(common.at(result, key, k) for key in ratios),
+        ]
+        for k in sorted({*(a.get("k") or ()), *(b.get("k") or ())})
+    ]
+    keys = ("k", "time_s_a", "time_s_b", "cost_usd_a", "cost_usd_b", *ratios)
+    return Table("Curves", [Column(key, key=key) for key in keys], rows)
+
+
 # Columns of the causes: key, title, quantity and priority.
 _CAUSES = (
     ("input", "changed input", "", 0),

@@ -49,6 +49,12 @@ def answer(envelope: Envelope) -> str:
     return sentence
 
 
+def data(envelope: Envelope) -> Table | None:
+    """Every candidate, best first."""
+    rows = candidates(result_of(envelope))
+    return _ranking("All candidates", rows, "detail", "") if rows else None
+
+
 def tables(envelope: Envelope) -> list[Table]:
     """Ranking, goals, Pareto front, regimes, the swept value, refusals and the search's own figures."""
     result = result_of(envelope)

@@ -52,6 +52,18 @@ def tables(envelope: Envelope) -> list[Table]:
     return [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
 
 
+def data(envelope: Envelope) -> Table | None:
+    """Every prediction beside its measurement."""
+    keys = ("k", "measured_s", "predicted_s", "low_s", "high_s")
+    rows: list[list[Cell]] = [
+        [family.get("mode"), family.get("family"), family.get("kind"), *(point.get(key) for key in keys)]
+        for family in result_of(envelope).get("families") or ()
+        for point in family.get("points") or ()
+    ]
+    columns = [Column(key, key=key) for key in ("mode", "family", "kind", *keys)]
+    return Table("Points", columns, rows) if rows else None
+
+
 def figures(envelope: Envelope) -> list[str]:
     """Predicted against measured, error by K."""
     return ["validation", "error_by_k"] if result_of(envelope).get("families") else []
