@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from perfmodel.calibrate.collectives import SCHEMA, pack
+from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.collectives import fit_all, fit_folds, read, validate_collectives
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,13 +23,14 @@ def main() -> int:
     """Fit, write, and print the figures that the written files give."""
     with (ROOT / "validation" / "measured" / "collectives.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    data = read(rows)
+    catalog = Catalog.default()
+    data = read(rows, catalog)
     full = fit_all(data)
     sweeps = len(set(data.keys["sweep"].tolist()))
     meta = {"date": DATE, "sweeps": sweeps, "points": int(data.measured_log.size)}
     _write("collectives.yaml", {**pack(full), "meta": meta})
     _write("collective_folds.yaml", {"schema": f"{SCHEMA}/folds", "folds": fit_folds(data, full)})
-    print(json.dumps(validate_collectives(rows, is_shipped=True), indent=1))
+    print(json.dumps(validate_collectives(rows, catalog, is_shipped=True), indent=1))
     return 0
 
 

@@ -50,11 +50,11 @@ class Sweeps:
     keys: Mapping[str, NDArray[np.str_]]  # scheme -> key of every point
 
 
-def read(rows: Sequence[Row], catalog: Catalog | None = None) -> Sweeps:
+def read(rows: Sequence[Row], catalog: Catalog) -> Sweeps:
     """Parse and resolve rows; smaller messages and non-positive times are left aside."""
     kept = [r for r in rows if float(r["bytes"]) >= LEAST_BYTES and float(r["time_s"]) > 0]
     return Sweeps(
-        points(kept, catalog or Catalog.default()),
+        points(kept, catalog),
         np.log(np.array([float(r["time_s"]) for r in kept])),
         {
             "sweep": np.array([r["sweep"] for r in kept], dtype=np.str_),
@@ -175,9 +175,9 @@ def figures(log_error: Array) -> dict[str, Any]:
     }
 
 
-def validate_collectives(rows: Sequence[Row], *, is_shipped: bool) -> dict[str, Any]:
+def validate_collectives(rows: Sequence[Row], catalog: Catalog, *, is_shipped: bool) -> dict[str, Any]:
     """Figures of a collectives table, overall (a sweep left out) and by scheme."""
-    data = read(rows)
+    data = read(rows, catalog)
     if not data.measured_log.size:
         return {**figures(np.zeros(0)), "schemes": {}}
     folds: Mapping[str, Mapping[str, Sequence[float]]] = shipped_folds() if is_shipped else {}

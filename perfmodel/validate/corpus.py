@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.readers.sweeps import OPS, absurd
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.predict.features import features
 from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Sharding, layouts, pick
@@ -45,6 +46,7 @@ POINT_COLUMNS = (
     "seq_len", "recompute", "step_s", "grade",
 )  # fmt: skip
 SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
+HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
 TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 
@@ -227,7 +229,7 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
 
 
 def _check_sweep(row: Row, problems: list[Problem]) -> None:
-    def refuse(column: str, message: str, hint: str) -> None:
+    def refuse(column: str, message: str, hint: str | None = None) -> None:
         problems.append(row.problem("D004", message, hint, at=column))
 
     blank = [column for column in SWEEP_COLUMNS if not row.text[column] and column != "nodes"]
@@ -237,6 +239,12 @@ def _check_sweep(row: Row, problems: list[Problem]) -> None:
         refuse("ranks", "ranks is 1: one rank exchanges nothing", "leave the line out")
     if row.get("nodes", 1.0) > row.get("ranks", np.inf):
         refuse("nodes", "nodes is more than ranks", "ranks counts those of all nodes")
+    op = row.text["op"]
+    if op and op not in OPS:
+        refuse("op", f'op "{op}" is not known{did_you_mean(op, OPS)}', f"one of {', '.join(OPS)}")
+    size, time = row.get("bytes", np.nan), row.get("time_s", np.nan)
+    if size > 0.0 and time > 0.0 and (why := absurd(size, time)):
+        refuse("time_s", why, "bytes are those of the whole vector, time_s is in seconds")
 
 
 def recomputed(text: str) -> float | None:
@@ -336,14 +344,33 @@ def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | Non
         name = row.text["workload"]
         guess = did_you_mean(name, catalog.names("workloads"))
         return f'workload "{name}" is neither in workloads.csv nor in the zoo{guess}'
-    for column, kind in (("accelerator", "accelerators"), ("scale_up", "links"), ("scale_out", "links")):
-        name, known = row.text[column], catalog.names(kind)
-        if name not in known and (name or column == "accelerator"):
-            return f'{kind[:-1]} "{name}" is not in the catalogue{did_you_mean(name, known)}'
+    unknown = _unknown_hardware(row, catalog, may_be_blank=("scale_up", "scale_out"))
     has_work = (
         workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
     )
-    return None if has_work else "the workload has neither FLOP nor dimensions"
+    return unknown or (None if has_work else "the workload has neither FLOP nor dimensions")
+
+
+def _unknown_hardware(row: Row, catalog: Catalog, may_be_blank: Container[str]) -> str | None:
+    """The first device or link of a row that the catalogue lacks, in words."""
+    for column, kind in HARDWARE.items():
+        name, known = row.text.get(column, ""), catalog.names(kind)
+        if name not in known and (name or column not in may_be_blank):
+            return f'{kind[:-1]} "{name}" is not in the catalogue{did_you_mean(name, known)}'
+    return None
+
+
+def known_sweeps(corpus: Corpus, catalog: Catalog) -> tuple[list[Row], list[tuple[Row, str]]]:
+    """Timings whose hardware is blank or in the catalogue; of the other sweeps the first row, with the reason."""
+    kept: list[Row] = []
+    unresolved: dict[tuple[str, str], Row] = {}
+    for row in corpus.collectives:
+        unknown = _unknown_hardware(row, catalog, may_be_blank=HARDWARE)
+        if unknown is None:
+            kept.append(row)
+        else:
+            unresolved.setdefault((row.text["sweep"], f"collectives: {unknown}"), row)
+    return kept, [(row, reason) for (_, reason), row in unresolved.items()]
 
 
 def _usual_networks(catalog: Catalog) -> dict[str, float]:

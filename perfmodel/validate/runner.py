@@ -14,13 +14,14 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
-from perfmodel.validate.corpus import Corpus, Resolved, read_corpus, resolve
+from perfmodel.validate.corpus import Corpus, Resolved, known_sweeps, read_corpus, resolve
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.scores import errors, summary
+from perfmodel.validate.tables import Row
 
 Array = NDArray[np.float64]
 SHIPPED = "shipped"
@@ -51,7 +52,9 @@ def validate(
     """
     is_shipped = folder is None
     corpus = read_corpus(folder or shipped_corpus())
-    resolved = resolve(corpus, catalog or Catalog.default(), SCORED_GRADES)
+    catalog = catalog or Catalog.default()
+    resolved = resolve(corpus, catalog, SCORED_GRADES)
+    sweeps, strange_sweeps = known_sweeps(corpus, catalog)
     data = resolved.observations
     beliefs_for, fold_of = (
         _held_out(resolved, scheme, refit) if is_shipped else (_always(shipped_beliefs()), None)
@@ -63,14 +66,14 @@ def validate(
         result["modes"][mode] = mode_figures(resolved, scored, fold_of)
         result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
         result["families"] += family_rows(resolved, scored)
-    result["collectives"] = collective_figures(corpus, is_shipped)
+    result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
     result["corrected"] = [
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
     result["unresolved"] = [
         {"family": row.text["family"], "reason": reason, "place": row.place}
         for row, reason in resolved.unresolved
-    ]
+    ] + [{"sweep": row.text["sweep"], "reason": reason, "place": row.place} for row, reason in strange_sweeps]
     result["contradicted"] = [
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted
@@ -92,7 +95,11 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
         return []
     first = {one["reason"]: one["place"] for one in reversed(result["unresolved"])}
     counts = _count(one["reason"] for one in result["unresolved"])
-    reasons = [f"{first[reason]}: {_families(count)}: {reason}" for reason, count in counts.items()]
+    of_sweeps = {one["reason"] for one in result["unresolved"] if "sweep" in one}
+    reasons = [
+        f"{first[reason]}: {_sweeps(count) if reason in of_sweeps else _families(count)}: {reason}"
+        for reason, count in counts.items()
+    ]
     reasons += [f"{one['point']}: {one['reason']}" for one in result["contradicted"]]
     for name, mode in modes.items():
         reasons += [f"mode {name}: {_families(count)}: {reason}" for reason, count in mode["skipped"].items()]
@@ -101,6 +108,10 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
 
 def _families(count: int) -> str:
     return f"{count} {'families' if count > 1 else 'family'}"
+
+
+def _sweeps(count: int) -> str:
+    return f"{count} {'sweeps' if count > 1 else 'sweep'}"
 
 
 def _left_out(corpus: Corpus) -> list[str]:
@@ -262,10 +273,10 @@ def _digits(seconds: float) -> float:
     return float(f"{seconds:.5g}")
 
 
-def collective_figures(corpus: Corpus, is_shipped: bool) -> dict[str, Any]:
-    """The collective sweeps of the folder, or zero points where it has none."""
-    if not corpus.collectives:
+def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, Any]:
+    """Errors of the collective timings, or zero points where there are none."""
+    if not sweeps:
         return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}
     from perfmodel.validate.collectives import validate_collectives
 
-    return dict(validate_collectives([row.text for row in corpus.collectives], is_shipped=is_shipped))
+    return validate_collectives([row.text for row in sweeps], catalog, is_shipped=is_shipped)

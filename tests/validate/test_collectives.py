@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.collectives import shipped
+from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import collectives
 from perfmodel.validate.runner import shipped_corpus
+
+CATALOG = Catalog.default()
 
 
 @cache
@@ -22,7 +25,7 @@ def _rows() -> tuple[dict[str, str], ...]:
 
 @cache
 def _figures() -> dict[str, Any]:
-    return collectives.validate_collectives(_rows(), is_shipped=True)
+    return collectives.validate_collectives(_rows(), CATALOG, is_shipped=True)
 
 
 def test_every_point_of_eight_kib_and_more_is_scored() -> None:
@@ -43,7 +46,7 @@ def test_error_without_the_sweep_itself(scheme: str, median: float, mean: float,
 
 
 def test_a_fold_exists_for_every_sweep_and_fabric_and_differs_from_the_full_fit() -> None:
-    data = collectives.read(_rows())
+    data = collectives.read(_rows(), CATALOG)
     folds = collectives.shipped_folds()
     for scheme in collectives.SCHEMES:
         assert set(folds[scheme]) == set(data.keys[scheme].tolist())
@@ -53,7 +56,7 @@ def test_a_fold_exists_for_every_sweep_and_fabric_and_differs_from_the_full_fit(
 
 
 def test_one_fold_fitted_again_gives_the_shipped_prediction() -> None:
-    data = collectives.read(_rows())
+    data = collectives.read(_rows(), CATALOG)
     key = "aic-b300-sxm-all-to-all-4"
     only = collectives.fit_without(data, shipped(), "sweep", key)
     again = collectives.held_out_log_errors(data, "sweep", shipped(), {key: only.tolist()})
@@ -66,11 +69,11 @@ def test_one_fold_fitted_again_gives_the_shipped_prediction() -> None:
 
 def test_another_folder_uses_the_shipped_coefficients() -> None:
     some = [row for row in _rows() if row["sweep"] == "nccl-s011"]
-    found = collectives.validate_collectives(some, is_shipped=False)
+    found = collectives.validate_collectives(some, CATALOG, is_shipped=False)
     assert set(found["schemes"]) == {"shipped", "two_points"}
     assert found["points"] == len(some)
 
 
 def test_no_point_is_no_figure() -> None:
     small = [row for row in _rows() if float(row["bytes"]) < 8192][:3]
-    assert collectives.validate_collectives(small, is_shipped=False)["median_ape"] is None
+    assert collectives.validate_collectives(small, CATALOG, is_shipped=False)["median_ape"] is None
