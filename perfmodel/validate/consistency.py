@@ -34,6 +34,10 @@ def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str |
     (None, None, None)
     >>> _uneven(8, 4, 2, 128)
     'dp times micro_batch times accumulation is 64, global_batch is 128'
+    >>> _uneven(8, 4, 1, 63)
+    'dp times micro_batch times accumulation is 32, global_batch is 63'
+    >>> _uneven(8, 4, 3, 64)
+    'dp times micro_batch times accumulation is 96, global_batch is 64'
     >>> _uneven(8, 4, None, 16)
     'dp times micro_batch is 32, more than global_batch 16'
     """
@@ -41,7 +45,9 @@ def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str |
     if made > batch * (1.0 + ROUNDED):
         return f"dp times micro_batch is {made:g}, more than global_batch {batch:g}"
     needed = batch / made
-    if steps is None or abs(steps - needed) < max(ROUNDED * needed, 1.0 if needed > 1.0 + ROUNDED else 0.0):
+    with_partial = needed + 1.0 if needed > 1.0 + ROUNDED else needed
+    least, beyond = needed * (1.0 - ROUNDED), max(needed * (1.0 + ROUNDED), with_partial)
+    if steps is None or least <= steps < beyond:
         return None
     return f"dp times micro_batch times accumulation is {made * steps:g}, global_batch is {batch:g}"
 

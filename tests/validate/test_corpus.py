@@ -195,6 +195,11 @@ def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) ->
             "128,2,1024",
             "dp times micro_batch times accumulation is 2048, global_batch is 1024",
         ),
+        (
+            "128,1,1024",
+            "128,1,2016",
+            "dp times micro_batch times accumulation is 1024, global_batch is 2016",
+        ),
         ("128,1,1024", "256,,1024", "dp times micro_batch is 2048, more than global_batch 1024"),
         ("one,8,1,8,1,", "one,8,1,8,2,", "dp times tp times pp times cp is 16, k is 8"),
         ("one,8,1,8,1,", "one,8,1,4,1,", "dp times tp times pp times cp is 4, k is 8"),
