@@ -13,13 +13,22 @@ BATCHLESS = "{} (no batch)"
 ROUNDED = 0.01  # of a batch: means of uneven micro-batches are stated in few digits
 
 
-def contradiction(point: Row) -> str | None:
-    """How the degrees and the batch of a point contradict each other, in words; None where they agree or are not stated."""
+def contradiction(point: Row, family: Row) -> str | None:
+    """How the numbers of a point contradict each other or its family's nodes, in words; None where none does."""
+    k, nodes, per_node = (
+        point.get("k", np.nan),
+        point.get("nodes", 1.0),
+        family.get("accelerators_per_node", np.inf),
+    )
+    if k > nodes * per_node:
+        return f"k is {k:g}, more than nodes times accelerators_per_node, {nodes * per_node:g}"
     dp, tp, pp = (point.number[name] for name in ("dp", "tp", "pp"))
     replica = (tp or 1.0) * (pp or 1.0) * point.get("cp", 1.0)
-    k, is_cut = point.get("k", np.nan), tp is not None or pp is not None
+    is_cut = tp is not None or pp is not None
     if dp is not None and (dp * replica > k or (is_cut and dp * replica != k)):
         return f"dp times tp times pp times cp is {dp * replica:g}, k is {k:g}"
+    if k % replica != 0.0:
+        return f"k is {k:g}, no multiple of tp times pp times cp, {replica:g}"
     replicas = k / replica if dp is None and is_cut else dp
     micro, batch = point.number["micro_batch"], point.number["global_batch"]
     if replicas is None or micro is None or batch is None:

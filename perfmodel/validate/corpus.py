@@ -284,7 +284,11 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     unresolved: list[tuple[Row, str]] = []
     workloads: dict[str, Workload] = {}
     graded = [point for point in corpus.points if point.text["grade"] in grades]
-    contradicted = [(point, how) for point in graded if (how := contradiction(point))]
+    contradicted = [
+        (point, how)
+        for point in graded
+        if (how := contradiction(point, corpus.families[point.text["family"]]))
+    ]
     refused = {point.line for point, _ in contradicted}
     graded = [point for point in graded if point.line not in refused]
     labelled, graded, notes = batchless_apart(corpus.families, graded)

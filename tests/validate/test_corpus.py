@@ -202,6 +202,9 @@ def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) ->
         ),
         ("128,1,1024", "256,,1024", "dp times micro_batch is 2048, more than global_batch 1024"),
         ("one,8,1,8,1,", "one,8,1,8,2,", "dp times tp times pp times cp is 16, k is 8"),
+        ("one,8,1,8,1,1,1,,,128,1", "one,8,1,,3,,,,,,", "k is 8, no multiple of tp times pp times cp, 3"),
+        ("one,8,1,8,1,1,1,,,128,1", "one,8,1,,,,3,,,,", "k is 8, no multiple of tp times pp times cp, 3"),
+        ("one,8,1,8,", "one,16,1,16,", "k is 16, more than nodes times accelerators_per_node, 8"),
         ("one,8,1,8,1,", "one,8,1,4,1,", "dp times tp times pp times cp is 4, k is 8"),
         (
             "one,8,1,8,1,1,1",
