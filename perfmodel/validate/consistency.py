@@ -29,6 +29,8 @@ def contradiction(point: Row, family: Row) -> str | None:
         return f"dp times tp times pp times cp is {dp * replica:g}, k is {k:g}"
     if k % replica != 0.0:
         return f"k is {k:g}, no multiple of tp times pp times cp, {replica:g}"
+    if dp is not None and k % (dp * replica) != 0.0:
+        return f"k is {k:g}, no multiple of dp times cp, {dp * replica:g}"
     replicas = k / replica if dp is None and is_cut else dp
     micro, batch = point.number["micro_batch"], point.number["global_batch"]
     if replicas is None or micro is None or batch is None:

@@ -70,6 +70,7 @@ WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
 STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
 POOLED_LINKS = ("nvl72", "ici-v2", "ici-v3", "ici-v4", "ici-v5e", "ici-v5p", "ici-v6e")
 LARGEST_HOST = 8.0
+MOST_TENSOR = 8  # degree, where nobody states one: beyond it groups leave a node
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 NEVER = 1e9  # steps
@@ -511,10 +512,10 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
     """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
     k = point.get("k", 1.0)
     tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
-    if tp * pp * cp > k:
-        tp = pp = cp = 1.0
     if point.number["tp"] is None and point.number["pp"] is None and sharding not in ("fsdp", "hsdp"):
-        tp, pp = _least_cut(workload, k, memory_bytes)
+        left = k / (point.get("dp", 1.0) * cp)
+        is_stated = point.number["dp"] is not None
+        tp, pp = _whole_cut(left) if is_stated else _least_cut(workload, left, memory_bytes)
     experts = float(workload.experts or 1)
     ep = min(point.get("ep", min(8.0, k)), experts) if experts > 1 else 1.0
     dp = k / (tp * pp * cp)
@@ -555,14 +556,24 @@ def _unstated_batch(point: Row, workload: Workload) -> float:
     return max(usual, TOKEN_BATCH) if workload.sample == "token" else usual
 
 
-def _least_cut(workload: Workload, k: float, memory_bytes: float) -> tuple[float, float]:
-    """Tensor, then pipeline parallelism by which the weights fit, where a source names neither."""
+def _whole_cut(parts: float) -> tuple[float, float]:
+    """Tensor, then pipeline parallelism of a replica of so many accelerators.
+
+    >>> _whole_cut(1), _whole_cut(16), _whole_cut(12)
+    ((1.0, 1.0), (8.0, 2.0), (6.0, 2.0))
+    """
+    tp = max(degree for degree in range(1, MOST_TENSOR + 1) if parts % degree == 0)
+    return float(tp), float(parts / tp)
+
+
+def _least_cut(workload: Workload, most: float, memory_bytes: float) -> tuple[float, float]:
+    """Tensor, then pipeline parallelism by which the weights fit, where a source names neither; `most` is their product."""
     held = 2.0 * (workload.params or 0.0) + STATE_BYTES * float(
         workload.trainable_params or workload.params or 0.0
     )
     parts = 2.0 ** np.ceil(np.log2(max(held / (WEIGHT_SHARE * memory_bytes), 1.0)))
-    tp = float(min(parts, 8.0, k))
-    return tp, float(min(max(parts / tp, 1.0), max(k // tp, 1.0)))
+    tp = float(min(parts, MOST_TENSOR, most))
+    return tp, float(min(max(parts / tp, 1.0), max(most // tp, 1.0)))
 
 
 def _usual_accumulation(workload: Workload, share: float, pp: float, sharding: str) -> float:

@@ -204,6 +204,7 @@ def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) ->
         ("one,8,1,8,1,", "one,8,1,8,2,", "dp times tp times pp times cp is 16, k is 8"),
         ("one,8,1,8,1,1,1,,,128,1", "one,8,1,,3,,,,,,", "k is 8, no multiple of tp times pp times cp, 3"),
         ("one,8,1,8,1,1,1,,,128,1", "one,8,1,,,,3,,,,", "k is 8, no multiple of tp times pp times cp, 3"),
+        ("one,8,1,8,1,1,1,,,128,1", "one,8,1,3,,,,,,,", "k is 8, no multiple of dp times cp, 3"),
         ("one,8,1,8,", "one,16,1,16,", "k is 16, more than nodes times accelerators_per_node, 8"),
         ("one,8,1,8,1,", "one,8,1,4,1,", "dp times tp times pp times cp is 4, k is 8"),
         (
@@ -281,6 +282,24 @@ def test_a_model_too_large_for_a_device_is_cut_where_nobody_says_how(tmp_path: P
     assert layouts_of(tmp_path / "stated", families, stated, LLM).at.pp[0] == 1.0
     sharded = layouts_of(tmp_path / "fsdp", families.replace(",ddp,", ",fsdp,"), blank, LLM).at
     assert sharded.tp[0] == sharded.pp[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("degrees", "cut"),
+    [
+        (",,,,", (8, 4, 1, 2)),
+        (",,,8,", (8, 1, 8, 1)),  # context parallelism leaves 8 of 64
+        ("16,,,,", (4, 1, 1, 16)),  # so many replicas leave 4
+        ("4,,,2,", (8, 1, 2, 4)),
+        ("1,,,2,", (8, 4, 2, 1)),
+    ],
+)
+def test_a_cut_that_nobody_states_takes_what_the_stated_degrees_leave(
+    tmp_path: Path, degrees: str, cut: tuple[int, ...]
+) -> None:
+    points = POINTS.splitlines()[0] + f"\none,64,8,{degrees},,,,512,2048,,,50,,,steady,A,\n"
+    at = layouts_of(tmp_path / "d", FAMILIES.replace("resnet50", "big"), points, LLM).at
+    assert (at.tp[0], at.pp[0], at.cp[0], at.dp[0]) == cut
 
 
 def test_a_torus_of_hosts_is_one_domain_and_a_slice_that_is_a_node_stays_one(tmp_path: Path) -> None:
