@@ -20,7 +20,7 @@ from perfmodel.validate.audit_power import (
     powers,
     rate,
 )
-from perfmodel.validate.corpus import read_corpus
+from perfmodel.validate.corpus import read_corpus, resolve
 from perfmodel.validate.runner import shipped_corpus
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "audit-power.md"
@@ -109,7 +109,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="audit every n-th family only")
     parser.add_argument("-o", "--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
-    corpus, catalog, beliefs_for = read_corpus(shipped_corpus()), Catalog.default(), held_out()
+    corpus, catalog = read_corpus(shipped_corpus()), Catalog.default()
+    beliefs_for = held_out(resolve(corpus, catalog))
     claims = honest_claims(corpus, catalog)
     chosen = list(claims.items())[:: arguments.every]
     honest = alarms(chosen, corpus, catalog, beliefs_for)

@@ -11,8 +11,9 @@ from perfmodel.decide.audit.runner import audit
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
+from perfmodel.validate import fitting
 from perfmodel.validate.claims import TRICKS, Trick, claim_of
-from perfmodel.validate.corpus import Corpus
+from perfmodel.validate.corpus import Corpus, Resolved
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.tables import Row
 
@@ -53,18 +54,15 @@ class Power:
         return None if size == float("inf") else size
 
 
-def held_out() -> BeliefsFor:
+def held_out(resolved: Resolved) -> BeliefsFor:
     """Beliefs fitted without the group of a family: those of the validation suite."""
-    shipped, folds = shipped_beliefs(), shipped_folds()
-    made: dict[int, Beliefs] = {}
+    shipped = shipped_beliefs()
+    known = fitting.held_out(resolved, shipped_folds(), shipped, "group")
+    member = {row.text["group"]: family for family, row in enumerate(resolved.families)}
 
     def find(row: Row) -> Beliefs:
-        fold = folds.keys["group"].get(row.text["group"])
-        if fold is None:
-            return shipped
-        if fold not in made:
-            made[fold] = folds.beliefs(shipped, "group", fold)
-        return made[fold]
+        family = member.get(row.text["group"])
+        return shipped if family is None else known(family)
 
     return find
 
