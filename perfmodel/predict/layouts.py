@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
-from perfmodel.specs.layout import Recompute, RecomputeWord
+from perfmodel.specs.layout import Recompute
 
 Array = NDArray[np.float64]
 
@@ -65,15 +65,6 @@ def recompute_shown(share: float, selective: float) -> Recompute:
     if 0.0 < share < 1.0:
         return round(share, 4)
     return "full" if share >= 1.0 else "none"
-
-
-def recompute_name(share: float) -> RecomputeWord:
-    """The word nearest to a share of a forward pass.
-
-    >>> recompute_name(0.0), recompute_name(0.05), recompute_name(0.55)
-    ('none', 'selective', 'full')
-    """
-    return "full" if share >= 0.5 else "selective" if share > 0.0 else "none"
 
 
 @dataclass(frozen=True, slots=True)

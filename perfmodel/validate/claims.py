@@ -4,42 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from perfmodel.predict.layouts import recompute_name
+from perfmodel.predict.machine import DEFAULT_NETWORK_LATENCY_S
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
-from perfmodel.specs.layout import Layout, RecomputeWord
-from perfmodel.validate.corpus import Corpus, known_workload, recomputed
+from perfmodel.specs.layout import Layout, Sharding
+from perfmodel.validate.corpus import Corpus, domain_and_network, known_workload, recomputed
 from perfmodel.validate.tables import Row
 
-_SHARDINGS = frozenset({"ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"})
-NVL72_DOMAIN = 72
+_SHARDINGS = frozenset(get_args(Sharding))
 
 
-def cluster_of(row: Row, catalog: Catalog, largest_k: int) -> Cluster:
-    """The machine of a family, as a person would declare it; a network that nobody states is left out."""
+def cluster_of(row: Row, catalog: Catalog) -> Cluster:
+    """The machine on which validation predicts a family, as a person would declare it.
+
+    A network that nobody states or names is left out: the audit reads such a claim as kindly as it can, and a bound on a
+    network that we assumed would accuse the authors of our guess.
+    """
     per_node = int(row.get("accelerators_per_node", 1.0))
-    stated = row.number["network_gbit_per_s_per_node"]
+    domain, network = domain_and_network(row, catalog)
     named = catalog.get("links", row.text["scale_out"]) if row.text["scale_out"] else None
     out = None
-    if stated is not None:
-        name, latency = (named.name, named.latency) if named else ("unnamed", 5e-6)
-        out = Link(name=name, kind="scale-out", latency=latency, bandwidth=stated * 1e9 / 8)
+    if network is not None:
+        name, latency = (named.name, named.latency) if named else ("unnamed", DEFAULT_NETWORK_LATENCY_S)
+        out = Link(name=name, kind="scale-out", latency=latency, bandwidth=network)
     up = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
-    domain = {"nvl72": max(per_node, NVL72_DOMAIN)}.get(row.text["scale_up"], per_node)
-    if up is not None and up.kind == "torus":  # a pod is one torus, whatever a host holds
-        domain = max(per_node, largest_k)
     node = Node(
         name=f"{row.text['accelerator']} x {per_node}",
         accelerator=catalog.get("accelerators", row.text["accelerator"]),
         accelerators_per_node=per_node,
         scale_up=up,
-        scale_up_domain=domain,
+        scale_up_domain=int(domain),
         nics_per_node=None if out is None else 1,
         scale_out=out,
     )
@@ -99,15 +99,10 @@ def layout_of(row: Row, point: Row, transformer: bool) -> Layout | None:
         return Layout(
             **values,
             sharding=sharding if sharding in _SHARDINGS else None,
-            recompute=_recompute(point) or "none",
+            recompute=recomputed(point.text["recompute"]) or "none",
         )
     except ValidationError:
         return None
-
-
-def _recompute(point: Row) -> RecomputeWord | None:
-    share = recomputed(point.text["recompute"])
-    return None if share is None else recompute_name(share)
 
 
 def claim_of(corpus: Corpus, family: str, catalog: Catalog) -> Claim | None:
@@ -131,7 +126,7 @@ def claim_of(corpus: Corpus, family: str, catalog: Catalog) -> Claim | None:
         name=family,
         vendor=row.text["source"],
         workload=workload,
-        cluster=cluster_of(row, catalog, max(point.k for point in given)),
+        cluster=cluster_of(row, catalog),
         precision=row.text["precision"],
         regime=regime if regime in ("strong", "weak") else None,
         baseline=given[0] if relative else None,
@@ -152,7 +147,7 @@ def _claimed(row: Row, point: Row, first: Row | None, transformer: bool) -> Clai
         global_batch=int(batch) if batch is not None and first is None else None,
         seq_len=None if point.number["seq_len"] is None else int(point.get("seq_len", 1.0)),
         layout=layout_of(row, point, transformer),
-        recompute=_recompute(point),
+        recompute=recomputed(point.text["recompute"]),
         repeats=None if point.number["repeats"] is None else int(point.get("repeats", 1.0)),
     )
 

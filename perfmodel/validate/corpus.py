@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.readers.sweeps import OPS, absurd
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.predict.features import features
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Sharding, layouts, pick
+from perfmodel.predict.layouts import SHARDING_CODES, Sharding, layouts, pick, recompute_share
 from perfmodel.predict.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     DEFAULT_NETWORK_LATENCY_S,
@@ -24,6 +24,7 @@ from perfmodel.predict.machine import (
 from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import batchless_apart, contradiction
@@ -74,6 +75,9 @@ MOST_TENSOR = 8  # degree, where nobody states one: beyond it groups leave a nod
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 NEVER = 1e9  # steps
+COMPLETED = (
+    "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
+)  # fmt: skip
 UNSTATED = ("projected_vocab", "memory_len")  # of a workload, in the columns of workloads.csv
 
 
@@ -248,14 +252,16 @@ def _check_sweep(row: Row, problems: list[Problem]) -> None:
         refuse("time_s", why, "bytes are those of the whole vector, time_s is in seconds")
 
 
-def recomputed(text: str) -> float | None:
-    """Share of a forward pass that is repeated, by its name or as a number; None where it is neither.
+def recomputed(text: str) -> Recompute | None:
+    """What is recomputed, as a word or as the share of a forward pass that is repeated; None where it is neither.
 
     >>> recomputed("full"), recomputed("0.25"), recomputed("2"), recomputed("nan"), recomputed("half")
-    (1.0, 0.25, None, None, None)
+    ('full', 0.25, None, None, None)
     """
-    if text in RECOMPUTE_SHARE:
-        return RECOMPUTE_SHARE[text]
+    words: tuple[RecomputeWord, ...] = get_args(RecomputeWord)
+    for word in words:
+        if text == word:
+            return word
     try:
         share = float(text)
     except ValueError:
@@ -393,26 +399,35 @@ def _usual_networks(catalog: Catalog) -> dict[str, float]:
 
 def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str, float]) -> Machine:
     per_node = row.get("accelerators_per_node", 1.0)
-    stated, named = row.number["network_gbit_per_s_per_node"], row.text["scale_out"]
-    if stated is not None:
-        network = stated * 1e9 / 8.0
-    elif named:
-        network = catalog.get("links", named).bandwidth * max(1.0, per_node / ACCELERATORS_PER_NIC)
-    else:
+    domain, network = domain_and_network(row, catalog)
+    if network is None:
         rate = usual.get(
             device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0)
         )
         network = rate * per_node
+    named = row.text["scale_out"]
     link = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
     return numbers(
         device,
         row.text["precision"],
         per_node=per_node,
-        domain=_domain(per_node, row.text["scale_up"], catalog),
+        domain=domain,
         scale_up=link,
         network_bytes_per_s=network,
         network_latency_s=catalog.get("links", named).latency if named else DEFAULT_NETWORK_LATENCY_S,
     )
+
+
+def domain_and_network(row: Row, catalog: Catalog) -> tuple[float, float | None]:
+    """Accelerators that share scale-up links, and bytes per second of a node's network where one is stated or named."""
+    per_node = row.get("accelerators_per_node", 1.0)
+    domain = _domain(per_node, row.text["scale_up"], catalog)
+    stated, named = row.number["network_gbit_per_s_per_node"], row.text["scale_out"]
+    if stated is not None:
+        return domain, stated * 1e9 / 8.0
+    if named:
+        return domain, catalog.get("links", named).bandwidth * max(1.0, per_node / ACCELERATORS_PER_NIC)
+    return domain, None
 
 
 def _domain(per_node: float, scale_up: str, catalog: Catalog) -> float:
@@ -443,10 +458,7 @@ def _observe(
     built: dict[tuple[str, float | None], int] = {}
     structs: list[Operations] = []
     which = np.empty(len(points), dtype=np.intp)
-    columns = {
-        name: np.empty(len(points))
-        for name in ("k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "per_node", "group")
-    }
+    columns = {name: np.empty(len(points)) for name in COMPLETED}
     normalised = np.zeros(len(points), dtype=bool)
     target = np.empty(len(points))
     for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
@@ -478,7 +490,8 @@ def _observe(
         sharding=sharding,
         shard_group=columns["group"],
         recompute=columns["recompute"],
-        sequence_parallel=np.maximum(core, np.isclose(columns["recompute"], RECOMPUTE_SHARE["selective"])),
+        selective=columns["selective"],
+        sequence_parallel=np.maximum(core, columns["selective"]),
         per_node=columns["per_node"],
         declared={"sync_every": np.where(alone, NEVER, 1.0)},
     )
@@ -541,7 +554,8 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
         "vpp": point.get("vpp", np.nan if pp > 1.0 else 1.0),
         "batch": batch,
         "steps": max(steps, 1.0),
-        "recompute": unsaid if said is None else said,
+        "recompute": unsaid if said is None else recompute_share(said),
+        "selective": float(said == "selective"),
         "per_node": k / point.get("nodes", 1.0),
     }
 

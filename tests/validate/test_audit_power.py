@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.predict.machine import machine
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.validate.audit_power import (
@@ -56,17 +57,40 @@ def claims(corpus: Corpus) -> dict[str, Claim]:
     return honest_claims(corpus, CATALOG)
 
 
-def test_a_share_that_is_recomputed_is_claimed_by_its_nearest_word(
+def test_a_share_that_is_recomputed_is_claimed_as_that_share(
     corpus: Corpus, claims: dict[str, Claim]
 ) -> None:
     shares: dict[str, set[str]] = {}
     for point in corpus.points:
         shares.setdefault(point.text["family"], set()).add(point.text["recompute"])
-    words = {"0.09": "selective", "0.26": "selective", "0.55": "full"}
-    for share, word in words.items():
+    for share in ("0.09", "0.26", "0.55"):
         told = [claims[family] for family, cells in shares.items() if cells == {share} and family in claims]
         assert told, share
-        assert {point.recompute for claim in told for point in claim.points} == {word}
+        assert {point.recompute for claim in told for point in claim.points} == {float(share)}
+
+
+def test_a_family_is_audited_on_the_machine_on_which_it_is_validated(
+    corpus: Corpus, claims: dict[str, Claim]
+) -> None:
+    resolved = resolve(corpus, CATALOG)
+    data = resolved.observations
+    first = {
+        row.text["family"]: data.rows[i][0] for i, row in enumerate(resolved.families) if data.rows[i].size
+    }
+    for family, point in first.items():
+        claim = claims.get(family)
+        if claim is None:
+            continue
+        cluster = claim.cluster
+        assert cluster is not None
+        found = machine(cluster, claim.precision or "bf16")
+        assert found.domain == data.machine.domain[point], family
+        if cluster.scale_out is not None:
+            assert found.out_bytes_per_s == pytest.approx(data.machine.out_bytes_per_s[point]), family
+            assert found.out_latency_s == pytest.approx(data.machine.out_latency_s[point]), family
+        else:
+            row = corpus.families[family]
+            assert (row.text["scale_out"], row.number["network_gbit_per_s_per_node"]) == ("", None)
 
 
 def test_nearly_every_family_can_be_told_as_a_claim(corpus: Corpus, claims: dict[str, Claim]) -> None:

@@ -302,6 +302,15 @@ def test_a_cut_that_nobody_states_takes_what_the_stated_degrees_leave(
     assert (at.tp[0], at.pp[0], at.cp[0], at.dp[0]) == cut
 
 
+def test_a_share_of_a_twentieth_is_not_the_word_that_repeats_as_much(tmp_path: Path) -> None:
+    families = FAMILIES.replace("resnet50", "big")
+    row = "one,128,16,2,8,8,1,,,,,512,2048,{},,50,,,steady,A,"
+    points = "\n".join([POINTS.splitlines()[0], row.format("0.05"), row.format("selective")]) + "\n"
+    at = layouts_of(tmp_path / "d", families, points, LLM).at
+    assert at.recompute.tolist() == [0.05, 0.05]
+    assert at.selective.tolist() == at.sequence_parallel.tolist() == [0.0, 1.0]
+
+
 def test_a_torus_of_hosts_is_one_domain_and_a_slice_that_is_a_node_stays_one(tmp_path: Path) -> None:
     torus = FAMILIES.replace("a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600", "tpu-v4,{n},ici-v4,,")
     domain = layouts_of(tmp_path / "host", torus.format(n=4), POINTS, WORKLOADS).machine.domain
