@@ -27,7 +27,7 @@ from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
-from perfmodel.validate.consistency import batchless_apart, contradiction
+from perfmodel.validate.consistency import BATCHLESS, batchless_apart, contradiction
 from perfmodel.validate.tables import Row, read_rows, stated_once
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
@@ -198,6 +198,9 @@ def _check_family(row: Row, problems: list[Problem]) -> None:
     def refuse(column: str, message: str, hint: str | None = None) -> None:
         problems.append(row.problem("D006", message, hint, at=column))
 
+    if row.text["family"].endswith(BATCHLESS.format("")):
+        hint = "points without a batch beside others of their family are listed under such a name"
+        refuse("family", f'family "{row.text["family"]}" ends in "{BATCHLESS.format("").strip()}"', hint)
     precision, sharding = row.text["precision"], row.text["sharding"]
     if precision not in PRECISIONS:
         refuse("precision", f'precision "{precision}" is not known', f"one of {', '.join(PRECISIONS)}")
@@ -284,34 +287,25 @@ def _named_batch(text: str) -> float | None:
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     """Turn rows into observations. A family that lacks a catalogue entry is listed with the reason."""
-    usual = _usual_networks(catalog)
-    machines: list[Machine] = []
-    feature_rows: list[dict[str, str]] = []
-    names: list[str] = []
-    unresolved: list[tuple[Row, str]] = []
-    workloads: dict[str, Workload] = {}
     graded = [point for point in corpus.points if point.text["grade"] in grades]
     contradicted = [
         (point, how)
         for point in graded
         if (how := contradiction(point, corpus.families[point.text["family"]]))
     ]
+    known, workloads, unresolved = _known_families(corpus, catalog)
     refused = {point.line for point, _ in contradicted}
-    graded = [point for point in graded if point.line not in refused]
-    labelled, graded, notes = batchless_apart(corpus.families, graded)
-    for name, row in labelled.items():
-        workload = known_workload(row.text["workload"], corpus, catalog)
-        reason = _missing(row, workload, catalog)
-        if reason or workload is None:
-            unresolved.append((row, reason or "no workload"))
-            continue
-        workloads[row.text["workload"]] = workload
+    scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
+    labelled, points, notes = batchless_apart(known, scored)
+    usual = _usual_networks(catalog)
+    machines: list[Machine] = []
+    feature_rows: list[dict[str, str]] = []
+    for row in labelled.values():
         device = catalog.get("accelerators", row.text["accelerator"])
-        names.append(name)
         machines.append(_machine(row, device, catalog, usual))
         feature_rows.append(
             features(
-                workload,
+                workloads[row.text["workload"]],
                 device,
                 row.text["precision"],
                 framework=row.text["framework_class"],
@@ -320,20 +314,38 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
                 tuning="tuned" if row.text["regime"] == "tuned" else "stock",
             )
         )
-    position = {name: i for i, name in enumerate(names)}
-    points = tuple(point for point in graded if point.text["family"] in position)
-    seen = {p.text["family"] for p in points}
+    seen = {point.text["family"] for point in points}
     at_odds = {point.text["family"] for point, _ in contradicted}
     ungraded = f"no points of grade {' or '.join(grades)}"
     unresolved += [
-        (labelled[name], ungraded + " that agree with themselves" * (name in at_odds))
-        for name in names
+        (row, ungraded + " that agree with themselves" * (name in at_odds))
+        for name, row in labelled.items()
         if name not in seen
     ]
-    family = np.array([position[p.text["family"]] for p in points], dtype=np.intp)
-    families = tuple(labelled[name] for name in names)
-    observations = _observe(families, workloads, points, family, machines, feature_rows)
-    return Resolved(observations, families, points, tuple(unresolved), tuple(contradicted), tuple(notes))
+    position = {name: i for i, name in enumerate(labelled)}
+    family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
+    families = tuple(labelled.values())
+    observations = _observe(families, workloads, tuple(points), family, machines, feature_rows)
+    return Resolved(
+        observations, families, tuple(points), tuple(unresolved), tuple(contradicted), tuple(notes)
+    )
+
+
+def _known_families(
+    corpus: Corpus, catalog: Catalog
+) -> tuple[dict[str, Row], dict[str, Workload], list[tuple[Row, str]]]:
+    """Families that can be predicted, their workloads by name, and the other families with the reason."""
+    known: dict[str, Row] = {}
+    workloads: dict[str, Workload] = {}
+    unresolved: list[tuple[Row, str]] = []
+    for name, row in corpus.families.items():
+        workload = known_workload(row.text["workload"], corpus, catalog)
+        reason = _missing(row, workload, catalog)
+        if reason or workload is None:
+            unresolved.append((row, reason or "no workload"))
+        else:
+            known[name], workloads[row.text["workload"]] = row, workload
+    return known, workloads, unresolved
 
 
 def known_workload(name: str, corpus: Corpus, catalog: Catalog) -> Workload | None:

@@ -187,6 +187,23 @@ def test_points_without_a_batch_among_others_are_scored_apart(tmp_path: Path) ->
     assert not alone["notes"]
 
 
+NO_BATCH = "one,64,8,64,1,1,1,,,,,,,none,,5e-4,,,steady,B,\n"
+
+
+def test_a_family_that_cannot_be_resolved_is_told_once(tmp_path: Path) -> None:
+    families = FAMILIES.replace("a100-sxm4-80gb", "abacus-1")
+    found = resolve(read_corpus(write(tmp_path / "d", families, POINTS + NO_BATCH)), Catalog.default())
+    assert [row.text["family"] for row, _ in found.unresolved] == ["one"]
+    assert found.notes == ()
+
+
+def test_the_name_of_points_without_a_batch_is_refused_for_a_family(tmp_path: Path) -> None:
+    families = FAMILIES + FAMILIES.splitlines()[1].replace("one,", "one (no batch),", 1) + "\n"
+    assert faults_of(write(tmp_path / "d", families, POINTS + NO_BATCH)) == [
+        'families.csv:3 family "one (no batch)" ends in "(no batch)"'
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "how"),
     [
