@@ -133,12 +133,8 @@ def read_corpus(folder: Path) -> Corpus:
         built = _workload(row, problems)
         if built is not None:
             workloads[row.text["workload"]] = built
-    labelled: dict[str, Row] = {}
-    for row in tables.get("families.csv", []):
-        if row.text["family"] in labelled:
-            message = f'family "{row.text["family"]}" stands twice'
-            problems.append(row.problem("D006", message, at="family"))
-        labelled[row.text["family"]] = row
+    once = stated_once(tables.get("families.csv", []), "family", problems)
+    labelled = {row.text["family"]: row for row in once}
     sources = stated_once(tables["sources.csv"], "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
     families, points, reasons = corrections.corrected(labelled, tables.get("points.csv", []), addresses)

@@ -55,9 +55,11 @@ class Row:
         """`points.csv:3`, to find it by."""
         return f"{Path(self.file).name}:{self.line}"
 
-    def problem(self, code: str, message: str, hint: str | None = None, *, at: str | None = None) -> Problem:
-        """What is wrong with this record, at the cell of the column `at`."""
-        index = self.header.index(at) if at is not None and at in self.header else 0
+    def problem(
+        self, code: str, message: str, hint: str | None = None, *, at: str | int | None = None
+    ) -> Problem:
+        """What is wrong with this record, at the cell of the column `at`, by name or by number from 0."""
+        index = at if isinstance(at, int) else self.header.index(at) if at in self.header else 0
         below, column = cell_place(self.written, index)
         return Problem(self.file, self.line + below, column, code, message, help=hint)
 
@@ -86,9 +88,11 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
             beyond = record.pop(None, ())
             cells = {key: (value or "").strip() for key, value in record.items()}
             row = Row(str(path), line, cells, {}, written, header)
-            if any(cell.strip() for cell in beyond):
+            surplus = next((at for at, cell in enumerate(beyond, len(header)) if cell.strip()), None)
+            if surplus is not None:
                 message = f"more cells than the {len(header)} columns of the header"
-                problems.append(row.problem("D003", message, "put a cell that holds a comma in quotes"))
+                hint = "put a cell that holds a comma in quotes"
+                problems.append(row.problem("D003", message, hint, at=surplus))
             yield replace(row, number=_numbers(row, problems))
     except csv.Error as error:
         message = f"not readable as CSV: {error}"

@@ -97,6 +97,7 @@ def test_mistakes_are_named_with_their_place(
         ("families", "g,s,resnet50,fp16", '"g, or ""h""",s,resnet50,fp17', "fp17"),
         ("families", "g,s,resnet50,fp16", '"g\nor h",s,resnet50,fp17', "fp17"),
         ("workloads", "25557032", "many", "many"),
+        ("families", "32,\n", '32,"a, b",,c\n', "c"),  # beyond the header, the first that is not blank
     ],
 )
 def test_a_mistake_is_placed_at_its_cell(tmp_path: Path, table: str, old: str, new: str, wrong: str) -> None:
@@ -473,6 +474,16 @@ def test_a_sample_that_is_a_token_comes_in_thousands(tmp_path: Path) -> None:
     tokens = layouts_of(tmp_path / "t", families, points, workloads.format("token")).at.micro_batch
     pairs = layouts_of(tmp_path / "p", families, points, workloads.format("pair")).at.micro_batch
     assert tokens[0] > 1000 > pairs[0]
+
+
+def test_a_family_needs_a_name_and_may_be_stated_twice_in_the_same_words(tmp_path: Path) -> None:
+    line = FAMILIES.splitlines()[1] + "\n"
+    assert list(read_corpus(write(tmp_path / "same", FAMILIES + line)).families) == ["one"]
+    assert faults_of(write(tmp_path / "other", FAMILIES + line.replace(",weak,", ",strong,"))) == [
+        'families.csv:3 family "one" stands twice, with other values in line 2'
+    ]
+    nameless = line.replace("one,", ",", 1)
+    assert faults_of(write(tmp_path / "blank", FAMILIES + nameless)) == ["families.csv:3 family is blank"]
 
 
 def test_a_few_hundred_tokens_are_sentences(tmp_path: Path) -> None:
