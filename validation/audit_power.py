@@ -20,7 +20,8 @@ from perfmodel.validate.audit_power import (
     powers,
     rate,
 )
-from perfmodel.validate.corpus import read_corpus, resolve
+from perfmodel.validate.corpus import read_corpus
+from perfmodel.validate.resolve import resolve
 from perfmodel.validate.runner import shipped_corpus
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "audit-power.md"

@@ -17,10 +17,11 @@ from typing import Any
 
 from perfmodel.predict.beliefs import shipped_beliefs, to_mapping
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.corpus import read_corpus, resolve
+from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import finish, fit_everything
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.folds import to_mapping as folds_to_mapping
+from perfmodel.validate.resolve import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-16"  # of the corpus, not of the run: the same data give the same bytes

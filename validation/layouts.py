@@ -15,11 +15,12 @@ import numpy as np
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
-from perfmodel.validate.corpus import Resolved, read_corpus, resolve
+from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import score_mode
+from perfmodel.validate.resolve import Resolved, resolve
 from perfmodel.validate.runner import shipped_corpus
 from perfmodel.workloads.operations import LANGUAGE_KINDS
 

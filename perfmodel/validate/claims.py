@@ -14,7 +14,8 @@ from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
 from perfmodel.specs.hardware import Cluster, Link, Node
 from perfmodel.specs.layout import Layout, Sharding
-from perfmodel.validate.corpus import Corpus, domain_and_network, known_workload, recomputed
+from perfmodel.validate.corpus import Corpus, recomputed
+from perfmodel.validate.resolve import domain_and_network, known_workload
 from perfmodel.validate.tables import Row
 
 _SHARDINGS = frozenset(get_args(Sharding))

@@ -18,10 +18,10 @@ from perfmodel.predict.bands import CELL, level_value
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import LawTrust
 from perfmodel.validate.bands import Learnt, collect, factors, learn
-from perfmodel.validate.corpus import Resolved
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack
 from perfmodel.validate.knees import Bend, bends, choose_odds
 from perfmodel.validate.protocol import MODES, Split, accelerator_time, laws_of, score_mode, split
+from perfmodel.validate.resolve import Resolved
 from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]

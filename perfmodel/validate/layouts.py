@@ -21,8 +21,8 @@ from perfmodel.predict.coefficients import from_logs
 from perfmodel.predict.curve import describe
 from perfmodel.predict.layouts import pick
 from perfmodel.predict.memory import memory
-from perfmodel.validate.corpus import Resolved
 from perfmodel.validate.protocol import Scored
+from perfmodel.validate.resolve import Resolved
 from perfmodel.workloads.operations import TRANSFORMER_KINDS, take
 
 Array = NDArray[np.float64]

@@ -14,12 +14,13 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import baselines
-from perfmodel.validate.corpus import Corpus, Resolved, known_sweeps, read_corpus, resolve
+from perfmodel.validate.corpus import Corpus, read_corpus
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
+from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
 from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.tables import Row
 

@@ -25,7 +25,8 @@ from perfmodel.validate.audit_power import (
     rate,
 )
 from perfmodel.validate.claims import TRICKS
-from perfmodel.validate.corpus import Corpus, read_corpus, resolve
+from perfmodel.validate.corpus import Corpus, read_corpus
+from perfmodel.validate.resolve import resolve
 from perfmodel.validate.runner import shipped_corpus
 
 CATALOG = Catalog.default()

@@ -14,8 +14,9 @@ import pytest
 from perfmodel.errors import SpecError
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.corpus import known_workload, read_corpus, resolve
+from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known
+from perfmodel.validate.resolve import known_workload, resolve
 from perfmodel.validate.runner import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
