@@ -20,7 +20,7 @@ from perfmodel.cli.options import (
     emit,
     progress,
 )
-from perfmodel.errors import Problem, SpecError
+from perfmodel.errors import Problem, SpecError, UsageError
 
 
 class Scheme(StrEnum):
@@ -49,8 +49,11 @@ def validate(
         ),
     ] = None,
     leave_out: Annotated[
-        Scheme, typer.Option("--leave-out", help="On the shipped corpus: what the beliefs have not seen.")
-    ] = Scheme.group,
+        Scheme | None,
+        typer.Option(
+            "--leave-out", help="On the shipped corpus: what the beliefs have not seen. Default: group."
+        ),
+    ] = None,
     refit: Annotated[
         bool,
         typer.Option("--refit", help="Fit the folds again instead of reading the shipped ones (minutes)."),
@@ -65,14 +68,20 @@ def validate(
     no_color: NoColorOption = False,
 ) -> None:
     """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
+    if data is not None and (refit or leave_out is not None):
+        option = "--refit" if refit else "--leave-out"
+        raise UsageError(
+            f"{option} speaks of the shipped corpus, --data of another",
+            code="U016",
+            help=f"leave {option} out: another folder is predicted with the shipped beliefs as they are",
+        )
     from perfmodel.specs.catalog import Catalog
     from perfmodel.validate.runner import validate as run
     from perfmodel.validate.runner import why_nothing_scored
 
     progress("predicting the measured runs", quiet)
-    found = run(
-        data, scheme=leave_out.value, catalog=Catalog.default(tuple(specs or ())), seed=seed, refit=refit
-    )
+    scheme = (leave_out or Scheme.group).value
+    found = run(data, scheme=scheme, catalog=Catalog.default(tuple(specs or ())), seed=seed, refit=refit)
     reasons = why_nothing_scored(found.result)
     if reasons:
         raise SpecError(

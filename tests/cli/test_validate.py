@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MEASURED = Path(__file__).resolve().parent.parent.parent / "validation" / "measured"
 
 
@@ -128,3 +130,12 @@ def test_a_broken_folder_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "families.csv" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", [("--refit",), ("--leave-out", "group"), ("--leave-out", "source")])
+def test_what_is_fitted_again_or_left_out_is_of_the_shipped_corpus(
+    tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    done = run("--data", str(subset(tmp_path)), *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error[U016]: {option[0]} speaks of the shipped corpus, --data of another" in done.stderr
