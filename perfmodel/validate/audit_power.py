@@ -37,7 +37,6 @@ class Alarm:
 class Power:
     """The size from which a trick is caught by its own code, family by family; None where no size tried was."""
 
-    trick: str
     code: str
     words: str
     sizes: tuple[float | None, ...]
@@ -45,7 +44,7 @@ class Power:
     def quantile(self, share: float) -> float | None:
         """The size at which `share` of the families are caught, or None where fewer ever are.
 
-        >>> Power("a", "b", "", (1.2, 1.5, None)).quantile(0.5)
+        >>> Power("a", "", (1.2, 1.5, None)).quantile(0.5)
         1.5
         """
         ordered = sorted(size if size is not None else float("inf") for size in self.sizes)
@@ -122,7 +121,7 @@ def applicable(name: str, claim: Claim) -> bool:
     return len(timed) >= (3 if name == "baseline" else 2)
 
 
-def power(name: str, trick: Trick, claims: Sequence[tuple[Claim, Beliefs]], catalog: Catalog) -> Power:
+def power(trick: Trick, claims: Sequence[tuple[Claim, Beliefs]], catalog: Catalog) -> Power:
     """The smallest of `SIZES` at which each claim is caught; larger sizes are assumed to be caught too."""
 
     def caught(claim: Claim, beliefs: Beliefs, size: float) -> bool:
@@ -138,7 +137,7 @@ def power(name: str, trick: Trick, claims: Sequence[tuple[Claim, Beliefs]], cata
             else:
                 low = middle + 1
         sizes.append(SIZES[low] if low < len(SIZES) else None)
-    return Power(name, trick.code, trick.words, tuple(sizes))
+    return Power(trick.code, trick.words, tuple(sizes))
 
 
 def powers(
@@ -156,5 +155,5 @@ def powers(
         fit = [family for family in quiet if applicable(name, claims[family])]
         step = max(1, len(fit) // most)
         chosen = [(claims[family], beliefs_for(corpus.families[family])) for family in fit[::step][:most]]
-        found.append(power(name, trick, chosen, catalog))
+        found.append(power(trick, chosen, catalog))
     return found

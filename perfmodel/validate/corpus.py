@@ -39,7 +39,6 @@ ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that s
 class Corpus:
     """Families, points and workloads as read, with nothing resolved yet."""
 
-    folder: Path
     families: dict[str, Row]
     points: tuple[Row, ...]
     workloads: dict[str, Workload]
@@ -88,7 +87,7 @@ def read_corpus(folder: Path) -> Corpus:
         _check_sweep(row, problems)
     if problems:
         raise SpecError(problems)
-    return Corpus(folder, families, tuple(points), workloads, tuple(tables["collectives.csv"]), reasons)
+    return Corpus(families, tuple(points), workloads, tuple(tables["collectives.csv"]), reasons)
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:

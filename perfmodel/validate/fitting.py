@@ -96,8 +96,7 @@ def spread_between_jobs(
     point = bench.tune()
     found = tuned(point)
     say("the same, tuned without each fold")
-    names = [row.text["group"] for row in resolved.families]
-    fold_of = {family: folds.keys["group"][name] for family, name in enumerate(names)}
+    fold_of = dict(enumerate(fold_of_families(resolved, folds, "group").tolist()))
     tuning = {
         "same": bench.figures(bench.errors(point)),
         "nested": bench.figures(bench.nested(fold_of)),

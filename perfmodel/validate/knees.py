@@ -91,13 +91,13 @@ def bends(data: Observations, scored: Scored) -> list[Bend]:
     return found
 
 
-def choose_odds(families: Sequence[Bend], limit: float = ALARMS) -> float:
-    """The odds with the most knees found at no more than `limit` false alarms; the least cautious of equals."""
+def choose_odds(families: Sequence[Bend]) -> float:
+    """The odds with the most knees found at no more than `ALARMS` false alarms; the least cautious of equals."""
     best, most = EVEN, -1
     bent = [one for one in families if np.isfinite(one.knee)]
     straight = [one for one in families if not np.isfinite(one.knee)]
     for odds in GRID:
-        if sum(np.isfinite(one.declared(odds)) for one in straight) > limit * len(straight):
+        if sum(np.isfinite(one.declared(odds)) for one in straight) > ALARMS * len(straight):
             break
         hits = sum(one.found(odds) for one in bent)
         if hits > most:

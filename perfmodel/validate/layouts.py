@@ -20,7 +20,6 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import from_logs
 from perfmodel.predict.curve import describe
 from perfmodel.predict.layouts import pick
-from perfmodel.predict.memory import memory
 from perfmodel.validate.protocol import Scored
 from perfmodel.validate.resolve import Resolved
 from perfmodel.workloads.operations import TRANSFORMER_KINDS, take
@@ -48,8 +47,8 @@ class Ordering:
         return self.agree / self.pairs if self.pairs else None
 
 
-def ordering(resolved: Resolved, scored: Scored, gap: float = GAP) -> dict[str, Any]:
-    """Pairs of layouts of one model on one machine at one K and batch, by one source, that differ by `gap`.
+def ordering(resolved: Resolved, scored: Scored) -> dict[str, Any]:
+    """Pairs of layouts of one model on one machine at one K and batch, by one source, that differ by `GAP`.
 
     `scored` holds held-out predictions (datasheet mode: nothing of the family is known). Sources that measured
     many pairs would drown the others, so the share is also given with every (source, workload) weighing the same.
@@ -65,7 +64,7 @@ def ordering(resolved: Resolved, scored: Scored, gap: float = GAP) -> dict[str, 
         groups.setdefault(key, []).append(position)
     by: dict[str, dict[str, Ordering]] = {}
     for key, positions in groups.items():
-        found = _pairs(data, scored, np.array(positions), gap)
+        found = _pairs(data, scored, np.array(positions))
         if found.pairs:
             table = by.setdefault(str(key[0]), {})
             before = table.get(str(key[1]), Ordering(0, 0))
@@ -88,7 +87,7 @@ def ordering(resolved: Resolved, scored: Scored, gap: float = GAP) -> dict[str, 
     }
 
 
-def _pairs(data: Observations, scored: Scored, positions: Index, gap: float) -> Ordering:
+def _pairs(data: Observations, scored: Scored, positions: Index) -> Ordering:
     """Pairs of distinct layouts of one group; a layout that was run several times counts once, by its mean."""
     rows = scored.rows[positions]
     columns = [np.broadcast_to(getattr(data.at, name), data.target.shape)[rows] for name in _LAYOUT]
@@ -100,7 +99,7 @@ def _pairs(data: Observations, scored: Scored, positions: Index, gap: float) -> 
         for values in (data.target[rows], scored.predicted[positions])
     )
     i, j = np.triu_indices(len(distinct), k=1)
-    differ = np.abs(measured[i] - measured[j]) > np.log1p(gap)
+    differ = np.abs(measured[i] - measured[j]) > np.log1p(GAP)
     same_way = np.sign(measured[i] - measured[j]) == np.sign(predicted[i] - predicted[j])
     return Ordering(int(differ.sum()), int((differ & same_way).sum()))
 
@@ -123,7 +122,6 @@ def search_beside(
         task = Task(0, (k,), "time", 1, Limits(), bounds or Bounds())
         best = run_task(target, task).best
         theirs = float(np.exp(data.model(logs[:, None], at)[0]))
-        held = memory(take(data.ops, at), pick(data.machine, at), pick(data.at, at)).total
         meta = resolved.families[family].text
         found.append(
             {
@@ -135,7 +133,6 @@ def search_beside(
                 "measured_s": float(np.exp(data.target[row])),
                 "theirs": describe(pick(data.at, at), 0),
                 "theirs_s": theirs,
-                "theirs_memory_bytes": float(np.asarray(held).ravel()[0]),
                 "found": best[0].layout() if best else None,
                 "found_s": best[0].time_s if best else None,
             }

@@ -72,9 +72,8 @@ class Scored:
     mode: str
     rows: Index
     predicted: Array  # log
-    spread: Array  # log standard deviation
     half: Array  # log half-width of the 90 % band
-    signs: Array  # what the spread is made of, (n, rows)
+    signs: Array  # what the band is made of, (n, rows)
     at: Array  # what scales it besides levels, (n, rows): see `Beliefs.band_at`
     calibration: dict[int, Index]  # family -> calibration rows
     skipped: dict[str, str]  # family name -> reason
@@ -102,7 +101,6 @@ def score_mode(
         groups.setdefault(id(beliefs), (beliefs, []))[1].append(item)
     rows: list[Index] = []
     predicted: list[Array] = []
-    spread: list[Array] = []
     half: list[Array] = []
     signs: list[Array] = []
     scaled: list[Array] = []
@@ -112,7 +110,6 @@ def score_mode(
         factor = np.array([beliefs.factor(mode, kind) for kind in kinds])
         rows.append(found_rows)
         predicted.append(value)
-        spread.append(sd)
         half.append(factor * sd)
         signs.append(made_of)
         scaled.append(at)
@@ -121,7 +118,6 @@ def score_mode(
         mode,
         np.concatenate(rows).astype(np.intp) if rows else np.zeros(0, dtype=np.intp),
         np.concatenate(predicted or empty),
-        np.concatenate(spread or empty),
         np.concatenate(half or empty),
         np.concatenate(signs, axis=1) if signs else np.zeros((0, 0)),
         np.concatenate(scaled, axis=1) if scaled else np.zeros((len(SLOPES[mode]), 0)),

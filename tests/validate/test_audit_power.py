@@ -131,7 +131,7 @@ def test_a_large_trick_is_caught_and_an_honest_claim_is_not(
     beliefs = beliefs_for(corpus.families[family])
     assert trick.code not in codes_of(claims[family], beliefs, CATALOG), family
     assert trick.code in codes_of(trick.apply(claims[family], size), beliefs, CATALOG), family
-    found = power(name, trick, [(claims[family], beliefs)], CATALOG)
+    found = power(trick, [(claims[family], beliefs)], CATALOG)
     assert found.sizes[0] is not None
     assert found.sizes[0] <= size
 
@@ -141,6 +141,6 @@ def test_counting() -> None:
     assert rate(found) == 0.5
     assert rate([]) == 0.0
     assert by_code(found) == {"x": 1, "y": 1}
-    assert Power("a", "b", "", (1.1, 1.2, 1.3, None)).quantile(0.5) == 1.2
-    assert Power("a", "b", "", (1.1, 1.2, 1.3, None)).quantile(0.9) is None
-    assert Power("a", "b", "", ()).quantile(0.5) is None
+    assert Power("a", "", (1.1, 1.2, 1.3, None)).quantile(0.5) == 1.2
+    assert Power("a", "", (1.1, 1.2, 1.3, None)).quantile(0.9) is None
+    assert Power("a", "", ()).quantile(0.5) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -261,7 +260,7 @@ def test_a_family_all_of_whose_points_contradict_themselves_is_listed(tmp_path: 
     assert [why for _, why in found.unresolved] == ["no points of grade A or B that agree with themselves"]
 
 
-def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
+def test_the_shipped_corpus_resolves() -> None:
     found = resolve(read_corpus(shipped_corpus()), Catalog.default())
     data = found.observations
     assert len(data.names) > 1300
@@ -269,7 +268,6 @@ def test_the_shipped_corpus_resolves(tmp_path: Path) -> None:
     assert not found.notes
     assert not found.contradicted
     assert np.isfinite(data.target).all()
-    shutil.rmtree(tmp_path)
 
 
 BERT = "workload,kind,sample,params,layers,hidden,heads,ffn,vocab,seq_len\nbert,encoder-transformer,sequence,335e6,24,1024,16,4096,30522,512\n"
