@@ -189,7 +189,8 @@ def _check_sweep(row: Row, problems: list[Problem]) -> None:
         refuse("op", f'op "{op}" is not known{did_you_mean(op, OPS)}', f"one of {', '.join(OPS)}")
     size, time = row.get("bytes", np.nan), row.get("time_s", np.nan)
     if size > 0.0 and time > 0.0 and (why := absurd(size, time)):
-        refuse("time_s", why, "bytes are those of the whole vector, time_s is in seconds")
+        column = "bytes" if absurd(size, 1.0) else "time_s"
+        refuse(column, why, "bytes are those of the whole vector, time_s is in seconds")
 
 
 def recomputed(text: str) -> Recompute | None:
