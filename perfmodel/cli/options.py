@@ -115,6 +115,7 @@ QuietOption = Annotated[
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours (NO_COLOR does the same).")]
 
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+_PAGE_SUFFIXES = (".html", ".htm")
 
 
 def parse_layout(text: str) -> str | dict[str, Any]:
@@ -288,6 +289,16 @@ def check_targets(output: Path | None, plot: Path | None = None, report: Path | 
             f"--plot: cannot write {plot.name}",
             code="U013",
             help=f"end the name in one of {', '.join(_PLOT_SUFFIXES)}",
+        )
+    if output is not None and output.suffix.lower() in _PAGE_SUFFIXES:
+        raise UsageError(
+            f"--output: {output.name} would hold no page", code="U013", help="write pages with --report"
+        )
+    if report is not None and report.suffix.lower() not in _PAGE_SUFFIXES:
+        raise UsageError(
+            f"--report: cannot write {report.name}",
+            code="U013",
+            help="a report is a page: end the name in .html",
         )
     targets = [path for path in (output, plot, report) if path is not None]
     for path in targets:

@@ -133,7 +133,7 @@ def layouts(
     sharding: ArrayLike = Sharding.DDP,
     shard_group: ArrayLike | None = None,
     recompute: ArrayLike = 0.0,
-    selective: ArrayLike | None = None,
+    selective: ArrayLike = 0.0,
     sequence_parallel: ArrayLike = 1.0,
     per_node: ArrayLike | None = None,
     declared: Mapping[str, ArrayLike] | None = None,
@@ -154,9 +154,6 @@ def layouts(
     else:
         steps = np.asarray(accumulation, dtype=float)
         micro = per_replica / steps
-    repeat = np.asarray(recompute, dtype=float)
-    share = RECOMPUTE_SHARE["selective"]
-    chosen = np.where(np.isclose(repeat, share), 1.0, 0.0) if selective is None else selective
     return Layouts(
         k=k_,
         dp=dp,
@@ -170,8 +167,8 @@ def layouts(
         global_batch=batch,
         sharding=np.asarray(sharding, dtype=float),
         shard_group=dp * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
-        recompute=repeat,
-        selective=np.asarray(chosen, dtype=float),
+        recompute=np.asarray(recompute, dtype=float),
+        selective=np.asarray(selective, dtype=float),
         sequence_parallel=np.asarray(sequence_parallel, dtype=float),
         per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))
         if per_node is None

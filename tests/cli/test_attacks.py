@@ -55,6 +55,8 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("-o", "new.json", "--report", "new.json"),
         ("--plot", "missing/new.svg", "--report", "new.html"),
         ("--report", "folder"),
+        ("-o", "new.html"),
+        ("-o", "new.json", "--report", "new.txt"),
     ],
 )
 def test_a_bad_target_is_refused_before_any_is_written(targets, folder, capsys):

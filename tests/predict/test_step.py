@@ -117,13 +117,15 @@ def test_recomputation_costs_a_third_more_at_most():
 
 def test_a_share_of_the_layers_repeats_that_share_of_attention():
     """Selective recomputation repeats all of attention; a quarter of the layers, a quarter of everything."""
-    one = {
-        share: float(micro_batch(LLAMA, H100, at(8.0, micro_batch=1, recompute=share), quiet()).attention)
-        for share in (0.0, 0.05, 0.25, 1.0)
-    }
-    whole = one[1.0] - one[0.0]
-    assert one[0.05] - one[0.0] == pytest.approx(whole)
-    assert one[0.25] - one[0.0] == pytest.approx(0.25 * whole)
+
+    def attention(share: float, selective: float = 0.0) -> float:
+        where = at(8.0, micro_batch=1, recompute=share, selective=selective)
+        return float(micro_batch(LLAMA, H100, where, quiet()).attention)
+
+    whole = attention(1.0) - attention(0.0)
+    assert attention(0.05, selective=1.0) - attention(0.0) == pytest.approx(whole)
+    for share in (0.05, 0.25):
+        assert attention(share) - attention(0.0) == pytest.approx(share * whole)
 
 
 def test_a_longer_sequence_costs_more_than_in_proportion():

@@ -68,6 +68,7 @@ def points(draw: st.DrawFn) -> tuple[Operations, Machine, Layouts]:
         float(k), global_batch=float(dp * micro * m), accelerators_per_node=mach.node, tp=tp, pp=pp, cp=cp, ep=ep,
         vpp=vpp, micro_batch=micro, sharding=float(draw(st.sampled_from(list(Sharding)))),
         recompute=draw(st.sampled_from([0.0, 0.05, 1.0])),
+        selective=draw(st.sampled_from([0.0, 1.0])),
     )  # fmt: skip
     return ops, mach, at
 

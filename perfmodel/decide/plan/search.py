@@ -66,6 +66,7 @@ def as_layouts(
         sharding=np.array([float(SHARDING_CODES[sharding]) for sharding in shardings])[:, None],
         shard_group=groups.astype(float)[:, :, None],
         recompute=np.array([RECOMPUTE_SHARE[level] for level in recompute]),
+        selective=np.array([float(level == "selective") for level in recompute]),
         declared=declared,
         **columns,
     )
