@@ -89,13 +89,15 @@ def calibrate(
     rows: list[dict[str, Any]] = []
     if time_s.size:
         data = observe(setup, time_s, beliefs)
+        unfitted = population_logs(beliefs, data, [0])
+        before_s = np.exp(data.model(unfitted, np.arange(time_s.size)))
         data = replace(data, target=data.target - mean[n:] @ data.slopes)
-        logs = population_logs(beliefs, data, [0]) + mean[:n, None]
+        logs = unfitted + mean[:n, None]
         found = condition_jobs(
             beliefs, data, [0], [np.arange(time_s.size)], logs, covariances=covariance[None]
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
-        rows = _rows(setup, time_s, found)
+        rows = _rows(setup, time_s, before_s, found)
     inside = bool((setup.k <= setup.machine.node).all())
     mode = ("one_node" if inside else "two_point") if time_s.size else "datasheet"
     sources = [f"{item.name} from {item.source}" for item in direct]
@@ -124,17 +126,18 @@ def calibrate(
     }
 
 
-def _rows(setup: Setup, time_s: Array, found: Posterior) -> list[dict[str, Any]]:
+def _rows(setup: Setup, time_s: Array, before_s: Array, found: Posterior) -> list[dict[str, Any]]:
     return [
         {
             "k": int(k),
             "measured_s": float(t),
+            "before_s": float(before),
             "fitted_s": float(t * np.exp(-r)),
             "residual": float(np.expm1(-r)),
             "weight": float(min(w, 1.0)),
             "doubted": bool(w < 0.5),
         }
-        for k, t, r, w in zip(setup.k, time_s, found.residual, found.weight, strict=True)
+        for k, t, before, r, w in zip(setup.k, time_s, before_s, found.residual, found.weight, strict=True)
     ]
 
 

@@ -146,6 +146,8 @@ def calibrate(
         seed=seed,
     )
     say_rejected(result, quiet)
+    for warning in () if quiet else result.result["warnings"]:
+        typer.echo(f"note: {warning}", err=True)
     check_targets(output, plot, report)
     if output is not None:
         write_text(output, result.to_json())

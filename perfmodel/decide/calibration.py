@@ -18,7 +18,7 @@ from perfmodel.calibrate.readers.accounts import notes as reader_notes
 from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.sweeps import Sweep
-from perfmodel.calibrate.readers.timings import Parser, Timings
+from perfmodel.calibrate.readers.timings import Parser
 from perfmodel.decide.facts import calibrated_on
 from perfmodel.decide.measured import (
     jitter_of_ranks,
@@ -30,6 +30,7 @@ from perfmodel.decide.measured import (
 )
 from perfmodel.decide.prediction import inputs_of, key_refused
 from perfmodel.decide.sweeps import informed, sweeps_json
+from perfmodel.decide.timed import far_slower, refuse_faster_than_peak, timed
 from perfmodel.errors import Problem, SpecError
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.search import search
@@ -37,8 +38,6 @@ from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import REASONS, Refusal
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
-
-UNSTEADY = 0.1  # standard deviation over mean of repeats at one K: beyond it they are hardly of one run
 
 
 def calibrate_job(
@@ -97,8 +96,9 @@ def calibrate_job(
     times = np.zeros(0)
     if timings is not None:
         table = read_timings(timings, parse, preset, pattern=pattern, readings=readings)
-        setup, times = _timed(job, setup, timings, table, notes)
+        setup, times = timed(job, setup, timings, table, notes)
         notes += refuse_unrunnable(job, setup, timings)
+        refuse_faster_than_peak(job, timings, table)
     draws = read_draws(power, interval_s=interval_s, readings=readings)
     notes += reader_notes(readings)
     new = bool(direct or traced is not None or times.size)
@@ -114,6 +114,9 @@ def calibrate_job(
         updated, report = calibrate(setup, times, known, direct, traced)
     else:
         updated, report = known, {"points": [], "parameters": [], "direct": [], "trace": [], "mode": "power"}
+    # For a workload that states no work the prediction before the fit means nothing.
+    stated = float(setup.operations.training_flop()) > 0 or float(setup.operations.other_traffic) > 0
+    warnings = far_slower(timings, report["points"]) if timings is not None and stated else []
     if report.get("trace_layout") is not None and job.layout == "auto":
         words = ", ".join(f"{key} {value}" for key, value in report["trace_layout"].items() if value != 1)
         notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
@@ -141,6 +144,7 @@ def calibrate_job(
         "readings": [account(reading) for reading in readings],
         "rejected": rejections(readings),
         "notes": notes,
+        "warnings": warnings,
         "beliefs": to_mapping(updated),
     }
     return Result("calibration", inputs_of(job, known), result, seed)
@@ -155,42 +159,6 @@ def _with_power(
     if beliefs.calibration is None:
         raise ValueError("power is added to a calibration")
     return beliefs.calibrated(replace(beliefs.calibration, power=power)), rows
-
-
-def _timed(
-    job: Job, setup: Setup, path: Path, table: Timings, notes: list[str]
-) -> tuple[Setup, np.ndarray[Any, np.dtype[np.float64]]]:
-    """The set-up at the K and batches of the timings."""
-    k = table.k.astype(float)
-    limit = setup.cluster.max_accelerators
-    if limit is not None and k.max() > limit:
-        raise SpecError(
-            Problem(
-                str(path),
-                1,
-                1,
-                "R010",
-                f"K={int(k.max())} was measured, but the cluster has {limit} accelerators",
-            )
-        )
-    stated = np.isfinite(table.global_batch)
-    if job.regime == "weak":
-        batch = k * float(job.batch_per_accelerator or 1)
-    else:
-        batch = np.full_like(k, float(job.global_batch or 1))
-    if stated.any():
-        batch = np.where(stated, table.global_batch, batch)
-        notes.append("batches are those of the timings file")
-    apart = [
-        f"K = {at} by {deviation / mean:.0%}"
-        for at, mean, deviation in zip(table.k, table.time_s, table.std_s, strict=True)
-        if deviation > UNSTEADY * mean
-    ]
-    if apart:
-        notes.append(
-            f"repeats disagree, and only their mean is used: {', '.join(apart)} (standard deviation)"
-        )
-    return replace(setup, k=k, global_batch=batch), table.time_s
 
 
 def refuse_unrunnable(job: Job, setup: Setup, path: Path) -> list[str]:

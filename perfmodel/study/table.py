@@ -6,8 +6,9 @@ again cell by cell, which either succeeds (quotes, comments, blank lines) or say
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -55,11 +56,23 @@ class Timings:
     columns: dict[str, Array] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     time_from_parts: bool = False
+    text: bytes = field(default=b"", repr=False)  # that was read, so that a run can be pointed at
 
     @property
     def rows(self) -> int:
         """Number of runs."""
         return int(self.k.size)
+
+    def place(self, row: int) -> tuple[int, int, str] | None:
+        """Line, column and text of the line where a run's time stands; of its first part where parts make it up."""
+        if not self.text:
+            return None
+        header, _ = _read_header(self.text, self.file)
+        timed = header.names.index(REQUIRED_PARTS[0] if self.time_from_parts else "time_s")
+        number, line = next(islice(_runs(self.text, header), row, None))
+        shown = line.decode("utf-8")
+        at, cell = _cells(shown)[timed]
+        return number, at + len(cell) - len(cell.lstrip()), shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +118,10 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
             last = Problem(name, code="T000", message=f"and {hidden} more problems in this file")
             problems = [*problems[:_SHOWN_PROBLEMS], last]
         raise SpecError(problems)
-    return _timings(values, header, name)
+    return _timings(values, header, name, raw)
 
 
-def _timings(values: dict[str, Array], header: _Header, name: str) -> Timings:
+def _timings(values: dict[str, Array], header: _Header, name: str, raw: bytes) -> Timings:
     parts = {part: values[part] for part in PARTS if part in values}
     from_parts = "time_s" not in values
     time = np.sum([values[part] for part in parts], axis=0) if from_parts else values["time_s"]
@@ -120,6 +133,7 @@ def _timings(values: dict[str, Array], header: _Header, name: str) -> Timings:
         {key: values[key] for key in OPTIONAL if key in values},
         tuple(n for n in header.names if n not in KNOWN),
         from_parts,
+        raw,
     )
 
 
@@ -275,6 +289,13 @@ def _faults(values: dict[str, Array]) -> bool:
 # --- careful --------------------------------------------------------------------------------------------
 
 
+def _runs(raw: bytes, header: _Header) -> Iterator[tuple[int, bytes]]:
+    """Lines under the header that hold a run, with their numbers."""
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        if number > header.line and line.strip() and not line.lstrip().startswith(b"#"):
+            yield number, line
+
+
 def _slow(
     raw: bytes, header: _Header, wanted: tuple[str, ...], name: str
 ) -> tuple[dict[str, Array], list[Problem]]:
@@ -282,9 +303,7 @@ def _slow(
     found: dict[str, list[float]] = {column: [] for column in wanted}
     positions = {column: header.names.index(column) for column in wanted}
     rows = 0
-    for number, line_bytes in enumerate(raw.split(b"\n"), start=1):
-        if number <= header.line or not line_bytes.strip() or line_bytes.lstrip().startswith(b"#"):
-            continue
+    for number, line_bytes in _runs(raw, header):
         rows += 1
         try:
             line = line_bytes.decode("utf-8")

@@ -73,12 +73,68 @@ def test_timings_of_a_layout_that_cannot_be_are_refused(
 
 
 def test_timings_that_should_not_fit_in_memory_are_used_with_a_note(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("k,time_s\n8,12.0\n16,6.2\n")
+    (tmp_path / "t.csv").write_text("k,time_s\n8,24.0\n16,12.4\n")
     given = ["--layout", "sharding=ddp"]
     done = run("calibrate", *LARGE, *given, "--timings", "t.csv", "--format", "json", cwd=tmp_path)
     result = json.loads(done.stdout)["result"]
     assert len(result["points"]) == 2
     assert sum("does not fit in memory at K = 8, 16" in note for note in result["notes"]) == 1
+
+
+JOB_FILE = "name: t\nworkload: llama3-8b\ncluster: dgx-h100\nglobal_batch: 512\nk: 8..64\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [
+        ("k,time_s\n8,0.00004\n16,0.000021\n", ["t.csv:2:3: error[R013]: 40 us at K = 8", "t.csv:3:4"]),
+        ("k,time_s\n8,48\n8, 20\n", ["t.csv:3:4: error[R013]: 20 s at K = 8"]),
+        ("k,compute_s,communication_s,idle_s\n# once\n8,0.04,0.01,0\n", ["t.csv:3:3: error[R013]: 50 ms"]),
+    ],
+)
+def test_times_below_the_arithmetic_at_peak_are_refused_at_their_cell(
+    tmp_path: Path, rows: str, places: list[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    (tmp_path / "t.csv").write_text(rows)
+    done = run("calibrate", "job.yaml", "--timings", "t.csv", "-o", "b.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("error[") == len(places)
+    assert all(place in done.stderr for place in places), done.stderr
+    assert "milliseconds" in done.stderr
+    assert "26.02 s" in done.stderr
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_impossible_times_of_a_log_are_refused_without_a_cell(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    rows = [f"it {i} took 40 msec" for i in range(40)]
+    (tmp_path / "run_k8.txt").write_text("\n".join(rows) + "\n")
+    pattern = r"it (?P<step>\d+) took (?P<time_ms>[\d.]+) msec"
+    done = run("calibrate", "job.yaml", "--timings", "run_k8.txt", "--pattern", pattern, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("run_k8.txt: error[R013]: 40 ms at K = 8")
+    assert done.stderr.count("error[") == 1
+
+
+def test_times_of_a_workload_whose_flop_nobody_counted_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,time_s\n1,0.00004\n2,0.00003\n")
+    work = "workload={name: w, kind: generic, params: 1000, flop_per_sample: 0, bytes_per_sample: 10}"
+    job = ["--set", work, "-c", "dgx-h100", "--global-batch", "8"]
+    done = run("calibrate", *job, "--timings", "t.csv", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_times_far_above_the_prediction_are_used_with_a_loud_note(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    (tmp_path / "t.csv").write_text("k,time_s\n8,48900\n16,24000\n")
+    done = run("calibrate", "job.yaml", "--timings", "t.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.startswith("note: t.csv: at K = 8, 16 the times are more than 100 times")
+    assert "is it in ms" in done.stderr
+    assert "is it in ms" in " ".join(done.stdout.split())
+    quiet = run("calibrate", "job.yaml", "--timings", "t.csv", "--quiet", cwd=tmp_path)
+    assert quiet.stderr == ""
 
 
 def test_repeats_that_disagree_and_beliefs_left_alone_are_named(timings: Path) -> None:

@@ -16,7 +16,7 @@ from perfmodel.calibrate.readers.osu import read_osu
 from perfmodel.calibrate.readers.power import read_power
 from perfmodel.calibrate.readers.power_draw import Draw, draw_of, merged_draws, power_argument
 from perfmodel.calibrate.readers.rank_times import RankTimes, read_rank_times
-from perfmodel.calibrate.readers.runs import TRACES
+from perfmodel.calibrate.readers.runs import TRACES, is_table
 from perfmodel.calibrate.readers.runs import timings as timings_text
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.steps import TraceSummary, combine
@@ -38,7 +38,8 @@ def read_timings(
     readings: list[Reading] | None = None,
 ) -> Timings:
     """Timings by K. `parse` is the study's `parse_timings`, handed in because the study is a layer above."""
-    return group_by_k(parse(timings_text(path, preset, pattern=pattern, readings=readings), str(path)))
+    table = parse(timings_text(path, preset, pattern=pattern, readings=readings), str(path))
+    return group_by_k(table, written=is_table(Path(path), preset, pattern))
 
 
 def read_collectives(

@@ -46,19 +46,25 @@ def timings(
     A table comes back as it is: the study's parser then names its mistakes by their own line.
     """
     where, kept = Path(path), [] if readings is None else readings
-    of_log = preset is not None or pattern is not None
     if where.is_dir():
         rows = _folder(where, preset, pattern, kept, set())
         if not rows:
             raise SpecError(Problem(str(where), code="R002", message="no logs in this folder"))
         return table_text(rows)
-    if not of_log and (where.suffix.lower() == ".csv" or detect(where) == "timings"):
+    if is_table(where, preset, pattern):
         with open_bytes(where) as raw:
             try:
                 return raw.read()
             except DAMAGED:
                 raise damaged(where) from None
     return table_text(_rows([where], preset, pattern, kept))
+
+
+def is_table(path: Path, preset: str | None, pattern: str | None) -> bool:
+    """Whether a file is a timings table already, to be read as it is."""
+    if preset is not None or pattern is not None or path.is_dir():
+        return False
+    return path.suffix.lower() == ".csv" or detect(path) == "timings"
 
 
 def _folder(

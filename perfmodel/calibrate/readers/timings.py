@@ -34,6 +34,7 @@ class Table(Protocol):
     def time_s(self) -> NDArray[np.float64]: ...
     @property
     def columns(self) -> Mapping[str, NDArray[np.float64]]: ...
+    def place(self, row: int) -> tuple[int, int, str] | None: ...
 
 
 Parser = Callable[[bytes, str], Table]
@@ -41,16 +42,21 @@ Parser = Callable[[bytes, str], Table]
 
 @dataclass(frozen=True)
 class Timings:
-    """One entry per K, ascending: mean and sample deviation of the step time [s], repeats, and the batch (NaN unknown)."""
+    """One entry per K, ascending: mean and sample deviation of the step time [s], repeats, and the batch (NaN unknown).
+
+    `runs` are the rows they were made of; `written` says whether the file itself has them, or logs were read into rows.
+    """
 
     k: NDArray[np.int64]
     time_s: NDArray[np.float64]
     std_s: NDArray[np.float64]  # NaN for a single run
     repeats: NDArray[np.int64]
     global_batch: NDArray[np.float64]
+    runs: Table
+    written: bool
 
 
-def group_by_k(table: Table) -> Timings:
+def group_by_k(table: Table, *, written: bool) -> Timings:
     """Repeats of each K together."""
     k, index = np.unique(table.k.astype(np.int64), return_inverse=True)
     groups = [table.time_s[index == i] for i in range(k.size)]
@@ -63,6 +69,8 @@ def group_by_k(table: Table) -> Timings:
         np.array([group.size for group in groups], np.int64),
         # Runs of one K with different batches have no one batch.
         np.array([item[0] if np.all(item == item[0]) else np.nan for item in batches]),
+        table,
+        written,
     )
 
 

@@ -26,14 +26,20 @@ GRADIENT_BYTES = 2.0
 ADAM_BYTES = 8.0
 
 
+def least_compute_s(samples: float, k: float, load: Load, peak_flop_per_s: float) -> float:
+    """Seconds that K accelerators at their peak need for the arithmetic of some samples: samples * FLOP_min / (K * peak)."""
+    return samples * load.minimum_flop / (k * peak_flop_per_s)
+
+
 def flop_above_peak(point: Point, machine: Machine, load: Load) -> Finding | None:
     """rate * FLOP_min / K <= peak(precision), FLOP_min what an algorithm needs for one sample."""
     if point.rate is None or point.rate_from in ("mfu", "tflop_per_s_per_accelerator"):
         return None
     peak, precision = machine.peak(point.precision)
-    needed = point.rate * load.minimum_flop / point.k
-    if needed <= peak * ROUNDING:
+    busy = least_compute_s(point.rate, point.k, load, peak)  # seconds of arithmetic in each second
+    if busy <= ROUNDING:
         return None
+    needed = busy * peak
     faster = [name for name, rate in machine.peak_flop_per_s.items() if rate * ROUNDING >= needed]
     hint = f" It would fit the peak at {' or '.join(sorted(faster))}." if faster else ""
     named = (
@@ -46,9 +52,9 @@ def flop_above_peak(point: Point, machine: Machine, load: Load) -> Finding | Non
         bound=f"{peak * point.k / load.minimum_flop:,.4g} {load.sample}s/s ({format_quantity(peak, 'FLOP/s')} each in {named})",
         evidence=(
             f"{point.rate:,.4g} /s x {format_quantity(load.minimum_flop, 'FLOP')} ({load.minimum_why}) / {point.k} = "
-            f"{format_quantity(needed, 'FLOP/s')} per accelerator, {needed / peak:.2f} times the peak of {machine.name}.{hint}"
+            f"{format_quantity(needed, 'FLOP/s')} per accelerator, {busy:.2f} times the peak of {machine.name}.{hint}"
         ),
-        weight=needed / peak,
+        weight=busy,
         k=point.k,
     )
 
