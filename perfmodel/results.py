@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+def fingerprint(path: Path) -> dict[str, str]:
+    """A file that an answer rests on, for `inputs.files`: its name without folders, and the SHA-256 of its bytes.
+
+    Of a folder the hash is over the relative names and the hashes of all files in it but hidden ones, sorted.
+    """
+    if not path.is_dir():
+        return {"file": path.name, "sha256": _sha256(path)}
+    below = (item for item in path.rglob("*") if item.is_file())
+    names = sorted(name for item in below if not (name := item.relative_to(path).as_posix()).startswith("."))
+    listed = "".join(f"{_sha256(path / name)}  {name}\n" for name in names if "/." not in name)
+    return {
+        "file": path.name or ".",
+        "sha256": hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest(),
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

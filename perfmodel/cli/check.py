@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,15 +130,18 @@ def _run(
     from perfmodel.decide.gate import baseline
     from perfmodel.decide.gate.predictor import predictor
     from perfmodel.decide.gate.runner import check as run
+    from perfmodel.decide.prediction import files_read
     from perfmodel.specs.policies import load_policies
 
     gate = load_policies(file, extra_dirs=tuple(specs or ()))
     word = undecided.value if undecided is not None else gate.spec.undecided or "pass"
-    predict = predictor(load_beliefs(beliefs or gate.beliefs), seed)
+    known = load_beliefs(beliefs or gate.beliefs)
+    predict = predictor(known, seed)
     checked = run(gate, predict, lock=baseline.read(gate.baseline), undecided=word, seed=seed, accept=update)
     if update:
         write_text(gate.baseline, baseline.dumps(checked.lock))
-    return checked.result, checked.blocked
+    result = replace(checked.result, inputs=checked.result.inputs | files_read(known))
+    return result, checked.blocked
 
 
 def _target(text: str) -> tuple[CheckFormat, Path]:

@@ -203,9 +203,11 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     if path is None:
         return None
     import json
+    from dataclasses import replace
 
     from perfmodel.predict.belief_check import faults
     from perfmodel.predict.beliefs import from_mapping
+    from perfmodel.results import fingerprint
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -219,7 +221,7 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
             data = result["beliefs"]
         found = faults(data)
         if not found:
-            return from_mapping(data)
+            return replace(from_mapping(data), origin=fingerprint(path))
     help = "`perfmodel calibrate -o FILE` writes them; calibrate again after an update"
     raise UsageError(
         Problem(str(path), code="U015", message=f"holds no beliefs: {fault}", help=help) for fault in found

@@ -15,7 +15,7 @@ from perfmodel.calibrate.parts import Traced
 from perfmodel.calibrate.readers import read_collectives, read_draws, read_ranks, read_timings, read_trace
 from perfmodel.calibrate.readers.accounts import account, rejections
 from perfmodel.calibrate.readers.accounts import notes as reader_notes
-from perfmodel.calibrate.readers.power_draw import Draw
+from perfmodel.calibrate.readers.power_draw import Draw, power_argument
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.calibrate.readers.sweeps import Sweep
 from perfmodel.calibrate.readers.timings import Parser
@@ -28,7 +28,7 @@ from perfmodel.decide.measured import (
     traced_jitter,
     traced_parts,
 )
-from perfmodel.decide.prediction import inputs_of, key_refused
+from perfmodel.decide.prediction import files_read, inputs_of, key_refused
 from perfmodel.decide.sweeps import informed, sweeps_json
 from perfmodel.decide.timed import far_slower, refuse_faster_than_peak, timed
 from perfmodel.errors import Problem, SpecError
@@ -36,7 +36,7 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.search import search
 from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import REASONS, Refusal
-from perfmodel.results import Result
+from perfmodel.results import Result, fingerprint
 from perfmodel.specs.jobs import Job
 
 
@@ -147,7 +147,28 @@ def calibrate_job(
         "warnings": warnings,
         "beliefs": to_mapping(updated),
     }
-    return Result("calibration", inputs_of(job, known), result, seed)
+    measured = _files(timings=timings, nccl=nccl, trace=traces, ranks=ranks, power=power)
+    read_as = {
+        "nccl_ranks": nccl_ranks, "nccl_op": nccl_op, "preset": preset, "pattern": pattern, "power_interval_s": interval_s,
+    }  # fmt: skip
+    inputs = inputs_of(job, known) | files_read(known, **measured)
+    inputs |= {key: value for key, value in read_as.items() if value is not None}
+    return Result("calibration", inputs, result, seed)
+
+
+def _files(
+    *, power: Sequence[str], trace: Sequence[Path], **single: Path | None
+) -> dict[str, dict[str, Any] | list[dict[str, Any]]]:
+    """Fingerprints of what was measured, by option; a list where an option may be given many times."""
+    found: dict[str, dict[str, Any] | list[dict[str, Any]]] = {
+        option: dict(fingerprint(path)) for option, path in single.items() if path is not None
+    }
+    if trace:
+        found["trace"] = [dict(fingerprint(path)) for path in trace]
+    if power:
+        named = [power_argument(text) for text in power]
+        found["power"] = [fingerprint(path) | ({} if k is None else {"k": k}) for k, path in named]
+    return found
 
 
 def _with_power(

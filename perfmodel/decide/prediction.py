@@ -143,7 +143,16 @@ def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
     """What reproduces the answer."""
     data = job.model_dump(mode="json", exclude_none=True)
     data["beliefs"] = "calibrated" if beliefs.calibration is not None else "shipped"
-    return data
+    return data | files_read(beliefs)
+
+
+def files_read(beliefs: Beliefs | None, **others: Any) -> dict[str, Any]:
+    """The `files` of `inputs`: fingerprints by the option that named them; nothing where no file was read."""
+    files = {
+        **({"beliefs": dict(beliefs.origin)} if beliefs is not None and beliefs.origin else {}),
+        **others,
+    }
+    return {"files": files} if files else {}
 
 
 # Stands for a price that nobody knows: with nothing else on the bill it moves neither p* nor the ladder.

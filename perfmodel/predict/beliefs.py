@@ -118,6 +118,9 @@ class Beliefs:
     groups: Mapping[str, int] = field(default_factory=dict)  # cell of jobs -> independent groups measured
     meta: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
+    origin: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the file they were read from: results.fingerprint
 
     def belief(self, features: Mapping[str, str]) -> Belief:
         """Sum the shifts that apply to a job with these features."""

@@ -12,6 +12,7 @@ from perfmodel.decide.audit.findings import Finding, one_of_each, verdict
 from perfmodel.decide.audit.normalise import Point, Series, series
 from perfmodel.decide.audit.restate import advice, restated
 from perfmodel.decide.audit.subject import Subject, load_of, machine_of
+from perfmodel.decide.prediction import files_read
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.setup import Setup
 from perfmodel.results import Result
@@ -73,7 +74,7 @@ def audit(
     refuted = {finding.k for finding in found if finding.code in REFUTES and finding.k is not None}
     return Result(
         kind="audit",
-        inputs=_inputs(claim, goal),
+        inputs=_inputs(claim, goal) | files_read(beliefs),
         result={
             "verdict": verdict(listed),
             "findings": [finding.mapping() for finding in listed],

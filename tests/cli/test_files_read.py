@@ -1,0 +1,94 @@
+"""The `files` of `inputs`: what was read is part of what reproduces an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.cli.main import main
+from perfmodel.results import fingerprint
+
+JOB = ["-w", "resnet50", "-c", "dgx-a100", "--regime", "weak", "--set", "batch_per_accelerator=128"]
+RANKS = "rank,step,time_s\n" + "".join(
+    f"{r},{s},{0.1 + 0.01 * s + 0.001 * r}\n" for s in range(4) for r in (0, 1)
+)
+
+
+def envelope(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main([*arguments, "--format", "json"]) in (0, 1), capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("k,time_s\n1,0.090\n2,0.094\n")
+    (tmp_path / "b.csv").write_text("k,time_s\n1,0.080\n2,0.094\n")
+    (tmp_path / "ranks.csv").write_text(RANKS)
+    return tmp_path
+
+
+def test_calibrate_names_every_file_by_its_content(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def inputs(*given: str) -> Any:
+        return envelope(capsys, "calibrate", *JOB, *given)["inputs"]
+
+    first, again, other = (inputs("--timings", str(folder / name)) for name in ("a.csv", "a.csv", "b.csv"))
+    assert first == again
+    assert first["files"] == {"timings": {"file": "a.csv", "sha256": sha256(folder / "a.csv")}}
+    assert first["files"]["timings"]["sha256"] != other["files"]["timings"]["sha256"]
+    assert str(folder) not in json.dumps(first)
+    both = inputs("--timings", "a.csv", "--ranks", "ranks.csv")
+    assert both["files"]["ranks"] == {"file": "ranks.csv", "sha256": sha256(folder / "ranks.csv")}
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("predict", *JOB, "-k", "1..4"),
+        ("explain", *JOB, "-k", "4"),
+        ("roofline", *JOB, "-k", "4"),
+        ("plan", *JOB, "-k", "1..4"),
+        ("audit", "claim.yaml"),
+        ("check", "perfmodel.yaml"),
+    ],
+    ids=lambda verb: verb[0],
+)
+def test_every_verb_names_its_beliefs_by_their_content(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: tuple[str, ...]
+) -> None:
+    (folder / "claim.yaml").write_text(
+        "workload: resnet50\ncluster: dgx-a100\npoints: [{k: 8, throughput: 16621}]\n"
+    )
+    (folder / "job.yaml").write_text("workload: resnet50\ncluster: dgx-a100\nglobal_batch: 512\nk: 1..8\n")
+    (folder / "perfmodel.yaml").write_text("jobs: {own: job.yaml}\npolicies: [knee >= 1]\n")
+    for name in ("a", "b"):
+        assert main(["calibrate", *JOB, "--timings", f"{name}.csv", "-o", f"{name}.json", "--quiet"]) == 0
+    capsys.readouterr()
+    plain, a, b = (
+        envelope(capsys, *verb, *given) for given in ([], ["--beliefs", "a.json"], ["--beliefs", "b.json"])
+    )
+    assert "files" not in plain["inputs"]
+    assert a["inputs"]["files"] == {"beliefs": {"file": "a.json", "sha256": sha256(folder / "a.json")}}
+    assert a["inputs"] != b["inputs"]
+
+
+def test_a_folder_has_one_hash_of_all_that_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "k8").mkdir(parents=True)
+    (tmp_path / "runs" / "k8" / "log.txt").write_text("one")
+    first = fingerprint(tmp_path / "runs")
+    assert first["file"] == "runs"
+    (tmp_path / "runs" / ".hidden").write_text("no matter")
+    assert fingerprint(tmp_path / "runs") == first
+    (tmp_path / "runs" / "k8" / "log.txt").write_text("two")
+    changed = fingerprint(tmp_path / "runs")
+    assert changed != first
+    (tmp_path / "runs" / "k8" / "log.txt").rename(tmp_path / "runs" / "log.txt")
+    assert fingerprint(tmp_path / "runs") != changed
