@@ -16,7 +16,8 @@ from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import Posterior, condition_jobs
 from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
 from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import centre, choose
+from perfmodel.predict.curve import centre, choose, describe
+from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.predict.setup import Setup
 from perfmodel.workloads.operations import stack
@@ -97,7 +98,7 @@ def calibrate(
             beliefs, data, [0], [np.arange(time_s.size)], logs, covariances=covariance[None]
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
-        rows = _rows(setup, time_s, before_s, found)
+        rows = _rows(setup, time_s, before_s, found, data.at)
     inside = bool((setup.k <= setup.machine.node).all())
     mode = ("one_node" if inside else "two_point") if time_s.size else "datasheet"
     sources = [f"{item.name} from {item.source}" for item in direct]
@@ -126,7 +127,9 @@ def calibrate(
     }
 
 
-def _rows(setup: Setup, time_s: Array, before_s: Array, found: Posterior) -> list[dict[str, Any]]:
+def _rows(
+    setup: Setup, time_s: Array, before_s: Array, found: Posterior, at: Layouts
+) -> list[dict[str, Any]]:
     return [
         {
             "k": int(k),
@@ -136,8 +139,11 @@ def _rows(setup: Setup, time_s: Array, before_s: Array, found: Posterior) -> lis
             "residual": float(np.expm1(-r)),
             "weight": float(min(w, 1.0)),
             "doubted": bool(w < 0.5),
+            "layout": describe(at, i),
         }
-        for k, t, before, r, w in zip(setup.k, time_s, before_s, found.residual, found.weight, strict=True)
+        for i, (k, t, before, r, w) in enumerate(
+            zip(setup.k, time_s, before_s, found.residual, found.weight, strict=True)
+        )
     ]
 
 

@@ -151,4 +151,4 @@ def calibrate(
     check_targets(output, plot, report)
     if output is not None:
         write_text(output, result.to_json())
-    emit(result, format, None, plot, report, quiet or (output is not None and format is None))
+    emit(result, format, None, plot, report, quiet)

@@ -26,7 +26,7 @@ def timings(tmp_path: Path) -> Path:
 
 def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
     done = run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert done.returncode == 0, done.stderr
     result = json.loads((timings / "b.json").read_text())
     assert result["schema"] == "perfmodel/calibration/1"
     assert [point["k"] for point in result["result"]["points"]] == [1, 2, 4]
@@ -310,10 +310,40 @@ def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(tmp_path
     assert any("rank 2 takes 1.0" in note or "rank 2 takes 1.1" in note for note in result["notes"])
 
 
-def test_a_fit_report_is_printed_without_an_output_file(timings: Path) -> None:
-    done = run("calibrate", *JOB, "--timings", "t.csv", cwd=timings)
-    assert done.returncode == 0
-    assert "beliefs were informed" in " ".join(done.stdout.split())
+def test_a_fit_report_is_printed_with_and_without_an_output_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    (tmp_path / "t.csv").write_text("k,time_s\n8,40\n16,80\n32,160\n")
+    fit = ("calibrate", "job.yaml", "--timings", "t.csv")
+    alone, with_file = run(*fit, cwd=tmp_path), run(*fit, "-o", "b.json", cwd=tmp_path)
+    assert (alone.returncode, with_file.returncode) == (0, 0)
+    assert with_file.stdout == alone.stdout
+    said = " ".join(with_file.stdout.split())
+    assert "beliefs were informed" in said
+    assert "note: doubted" in said
+    quiet = run(*fit, "-o", "b.json", "--quiet", cwd=tmp_path)
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+
+
+def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    (tmp_path / "t.csv").write_text("k,time_s\n8,48\n16,25\n")
+
+    def fit(*given: str) -> tuple[list[dict[str, object]], list[str]]:
+        done = run("calibrate", "job.yaml", "--timings", "t.csv", *given, "--format", "json", cwd=tmp_path)
+        result = json.loads(done.stdout)["result"]
+        return [point["layout"] for point in result["points"]], [
+            note for note in result["notes"] if "nobody gave the layout" in note
+        ]
+
+    chosen, notes = fit()
+    predicted = json.loads(run("predict", "job.yaml", "--format", "json", cwd=tmp_path).stdout)
+    assert chosen == predicted["result"]["layout"][:2]
+    assert len(notes) == 1
+    assert "K = 8: dp 4, pp 2, sharding zero1" in notes[0]
+    assert notes[0].endswith("state what ran with --layout")
+    stated, silent = fit("--layout", "tp=2,sharding=zero1")
+    assert [layout["tp"] for layout in stated] == [2, 2]
+    assert silent == []
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,12 @@ def tables(envelope: Envelope) -> list[Table]:
         if key in ("coefficients", "notes", "warnings") or not isinstance(value, list) or not value:
             continue
         if all(isinstance(item, Mapping) for item in value):
+            shown = [
+                {**row, "layout": common.layout_text(row["layout"])} if "layout" in row else row
+                for row in value
+            ]
             found.append(
-                records(key, value, "detail" if key in ("readings", "rejected", "sweep_points") else "curve")
+                records(key, shown, "detail" if key in ("readings", "rejected", "sweep_points") else "curve")
             )
     return [*found, *common.assumptions(result)]
 
