@@ -124,9 +124,16 @@ def jitter_of_ranks(
     times: RankTimes, source: str, seed: int
 ) -> tuple[list[Direct], list[dict[str, Any]], list[str]]:
     """The spread of per-rank times for the beliefs, the families that were fitted, and what to know of their tail."""
-    spread = float(np.std(times.jitter()))
+    jitter = times.jitter()
+    if jitter.size == 0:
+        return (
+            [],
+            [],
+            [f"{source}: one step a rank says nothing of jitter: it needs two or more, and informed nothing"],
+        )
+    spread = float(np.std(jitter))
     direct = [Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, source)]
-    if int(np.isfinite(times.time_s).sum()) < LEAST_SAMPLES:
+    if jitter.size < LEAST_SAMPLES:
         return direct, [], [f"{source}: too few step times for a distribution: the spread alone was used"]
     found = times.fit(seed=seed)
     rows = [

@@ -310,6 +310,16 @@ def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(tmp_path
     assert any("rank 2 takes 1.0" in note or "rank 2 takes 1.1" in note for note in result["notes"])
 
 
+def test_one_step_a_rank_informs_nothing_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "ranks.csv").write_text("rank,step,time_s\n0,1,1.0\n1,1,1.5\n2,1,2.0\n3,1,3.0\n0,1,2.0\n")
+    done = run("calibrate", *JOB, "--ranks", "ranks.csv", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert (result["direct"], result["coefficients"]) == ([], [])
+    assert any("one step a rank says nothing of jitter" in note for note in result["notes"])
+    assert "ranks.csv: 1 of 6 lines rejected (line 6): this rank and step were given before" in done.stderr
+
+
 def test_a_fit_report_is_printed_with_and_without_an_output_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "t.csv").write_text("k,time_s\n8,40\n16,80\n32,160\n")

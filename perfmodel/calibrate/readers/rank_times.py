@@ -39,6 +39,7 @@ _TEXT = re.compile(
     r"\b(?:time|took|elapsed|duration)\w*[ =:(]*([\d.]+(?:e-?\d+)?)\s*(ns|us|ms|s)\b"
 )
 _REASON = "not a rank, a step and a time above zero"
+_TWICE = "this rank and step were given before: the first time is used"
 MAX_CELLS = 200_000_000  # of the step x rank table, 8 bytes each
 
 
@@ -52,14 +53,21 @@ class RankTimes(Reading):
     warmup: tuple[int, ...] = ()
 
     def jitter(self) -> NDArray[np.float64]:
-        """Each time over its rank's median: what is left is a step's own noise, not a slow device."""
-        medians = np.nanmedian(self.time_s, axis=0)
-        relative = (self.time_s / medians).ravel()
-        return relative[np.isfinite(relative)]
+        """Each time over its rank's median: what is left is a step's own noise, not a slow device.
+
+        A rank with one step is left out: it is its own median.
+        """
+        several = self.time_s[:, self._repeated()]
+        relative = (several / np.nanmedian(several, axis=0)).ravel() if several.size else several.ravel()
+        return np.asarray(relative[np.isfinite(relative)])
+
+    def _repeated(self) -> NDArray[np.bool_]:
+        """Ranks that reported more than one step."""
+        return np.asarray(np.isfinite(self.time_s).sum(axis=0) > 1)
 
     def fit(self, *, seed: int = 0) -> JitterFit:
         """The jitter's distribution, with the check of its tail; `slowest_rank` is a rank's own number."""
-        usable = int(np.isfinite(self.time_s).sum())
+        usable = self.jitter().size
         if usable < LEAST_SAMPLES:
             raise SpecError(
                 Problem(
@@ -78,8 +86,9 @@ class RankTimes(Reading):
                     help="log times with more digits",
                 )
             )
-        found = fit_jitter(self.time_s.T, seed=seed)
-        return replace(found, slowest_rank=int(self.ranks[found.slowest_rank]))
+        several = self._repeated()
+        found = fit_jitter(self.time_s[:, several].T, seed=seed)
+        return replace(found, slowest_rank=int(self.ranks[several][found.slowest_rank]))
 
     def slow_ranks(self, factor: float = 1.05) -> tuple[int, ...]:
         """Ranks whose median time exceeds the median rank's by `factor`."""
@@ -111,6 +120,9 @@ def read_rank_times(path: Path | str) -> RankTimes:
             found = _from_cells(cells, columns) if columns else _from_text(text)
         if not found:
             tally.reject(line, raw, _REASON)
+            continue
+        if any((step, rank) in cells_found for rank, step, _ in found):
+            tally.reject(line, raw, _TWICE)
             continue
         tally.used += 1
         for rank, step, time in found:

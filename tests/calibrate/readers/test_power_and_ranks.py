@@ -148,15 +148,32 @@ def test_the_jitter_of_a_log_is_fitted_and_its_tail_checked(tmp_path):
 
 
 def test_too_few_times_for_a_distribution(tmp_path):
-    log = read_rank_times(save(tmp_path, ["rank,step,time_s", "0,1,0.5", "1,1,0.6"]))
+    log = read_rank_times(save(tmp_path, ["rank,step,time_s", "0,1,0.5", "0,2,0.6"]))
     with pytest.raises(SpecError, match="2 step times after warm-up are too few"):
         log.fit()
+
+
+def test_a_step_that_a_rank_gives_twice_is_named_by_its_line(tmp_path):
+    rows = ["rank,step,time_s", "0,1,0.5", "1,1,0.6", "0,1,9.0", "0,2,0.5"]
+    log = read_rank_times(save(tmp_path, rows))
+    assert log.time_s[0].tolist() == [0.5, 0.6]
+    assert [(item.line, item.text) for item in log.rejected] == [(4, "0,1,9.0")]
+    assert "given before" in log.rejected[0].reason
+
+
+def test_a_rank_with_one_step_has_no_jitter(tmp_path):
+    one_each = read_rank_times(save(tmp_path, ["rank,step,time_s", *(f"{r},1,{1 + r}" for r in range(40))]))
+    assert one_each.jitter().size == 0
+    with pytest.raises(SpecError, match="0 step times"):
+        one_each.fit()
+    mixed = read_rank_times(save(tmp_path, ["rank,step,time_s", "0,1,0.9", "0,2,1.1", "1,1,7.0"]))
+    assert sorted(mixed.jitter()) == pytest.approx([0.9, 1.1])
 
 
 def test_missing_ranks_stay_missing(tmp_path):
     log = read_rank_times(save(tmp_path, ["rank,step,time_s", "0,1,0.5", "1,1,0.6", "0,2,0.5"]))
     assert np.isnan(log.time_s[1, 1])
-    assert log.jitter().size == 3
+    assert log.jitter().size == 2
 
 
 @pytest.mark.parametrize("seed", range(40))
