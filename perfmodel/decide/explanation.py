@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide.exchanges import NEGLIGIBLE, Exchange, Point, exchanges
-from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts, foreign
+from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts, foreign, unmeasured
 from perfmodel.decide.prediction import (
     NOT_MODELLED,
     inputs_of,
@@ -49,7 +49,7 @@ def explain(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Expla
     found = curve(setup, known, draws=0, seed=seed)
     refuse_impossible(job, found)
     answer = _answer(job, found) if found.feasible[0] else _infeasible(job, found)
-    answer["notes"] = [*foreign(job, known), *answer["notes"]]
+    answer["notes"] = [*foreign(job, known), *unmeasured(job, known), *answer["notes"]]
     return Explanation("explanation", inputs_of(job, known), answer, seed, curve=found)
 
 

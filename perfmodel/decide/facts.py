@@ -167,26 +167,60 @@ def _declared(found: Curve) -> dict[str, Fact]:
     return made
 
 
-def calibrated_on(job: Job) -> dict[str, str]:
+def calibrated_on(job: Job) -> dict[str, str | int]:
     """What a calibration on this job is about: kept with its beliefs."""
-    names = {"workload": job.workload.name, "cluster": job.cluster.name}
+    names = {
+        "workload": job.workload.name,
+        "cluster": job.cluster.name,
+        "precision": job.precision,
+        "seq_len": job.seq_len,
+        "framework": job.framework,
+    }
     return {key: name for key, name in names.items() if name}
 
 
-def foreign(job: Job, beliefs: Beliefs) -> list[str]:
-    """A warning where the beliefs were calibrated on another cluster or, by step times, on another workload.
+# Settings that step times depend on, beside the workload.
+SETTINGS = ("precision", "seq_len", "framework")
 
-    Files of older versions do not say on what.
+
+def foreign(job: Job, beliefs: Beliefs) -> list[str]:
+    """A warning where the beliefs were calibrated on another cluster or, by step times, on another workload or setting.
+
+    Files of older versions do not say on what, or name no settings.
     """
     known, held = beliefs.meta.get("calibrated_on"), beliefs.calibration
     if held is None or not isinstance(known, Mapping):
         return []
     own = calibrated_on(job)
     about = ("workload", "cluster") if held.k.size else ("cluster",)  # a link's rate is of no workload
-    if all(known.get(key) == own.get(key) for key in about):
+    changed = [
+        f"{key} {known[key]} there, {own.get(key, 'none')} here"
+        for key in (SETTINGS if held.k.size else ())
+        if key in known and known[key] != own.get(key)
+    ]
+    if not changed and all(known.get(key) == own.get(key) for key in about):
         return []
     there, here = (" on ".join(str(names.get(key, "?")) for key in about) for names in (known, own))
-    return [f"beliefs: calibrated on {there}, used for {here}: what was measured there need not hold here"]
+    settings = f" ({'; '.join(changed)})" if changed else ""
+    return [
+        f"beliefs: calibrated on {there}, used for {here}{settings}: what was measured there need not hold here"
+    ]
+
+
+def unmeasured(job: Job, beliefs: Beliefs) -> list[str]:
+    """A note where no measured run is of the job's framework class: neither among the population nor the job's own."""
+    if any(
+        count > 0 and level == "framework" and value == job.framework
+        for (_, level, value), count in beliefs.counts.items()
+    ):
+        return []
+    held, on = beliefs.calibration, beliefs.meta.get("calibrated_on")
+    if held is not None and held.k.size and isinstance(on, Mapping) and on.get("framework") == job.framework:
+        return []
+    return [
+        f"framework {job.framework}: no measured run of this class stands behind the beliefs, so what all classes have "
+        "in common is used, with wider bands; calibrate with timings of your own"
+    ]
 
 
 def defaults(job: Job, found: Curve) -> list[str]:

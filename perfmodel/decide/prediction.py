@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
 from perfmodel.decide.cost import Decision, bill, decide
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.facts import foreign
+from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import (
     DEFAULT_THRESHOLD,
     RISK,
@@ -298,7 +298,13 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
         "not_modelled": _not_modelled(),
-        "notes": [*foreign(job, beliefs), *job.notes, cost.sentence, *_above_one(found, eff, base)],
+        "notes": [
+            *foreign(job, beliefs),
+            *unmeasured(job, beliefs),
+            *job.notes,
+            cost.sentence,
+            *_above_one(found, eff, base),
+        ],
     }
     return result
 
@@ -423,7 +429,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": [],
         "not_modelled": _not_modelled(),
-        "notes": [*foreign(job, beliefs), *job.notes],
+        "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide import cost, goodput
-from perfmodel.decide.facts import foreign
+from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.pareto import front
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.constraints import Nearest, nearest
@@ -216,6 +216,7 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
 
 def _notes(found: Found, beliefs: Beliefs) -> list[str]:
     notes = [note for job in found.jobs for note in foreign(job, beliefs)]
+    notes += unmeasured(found.jobs[0], beliefs) if found.jobs else ()
     notes += found.jobs[0].notes if found.jobs else ()
     if found.jobs and found.jobs[0].steps is None:
         notes.append("no steps given: cost, energy, deadline and budget are for one step")
