@@ -87,14 +87,16 @@ def faster_than_peak(job: Job, k: Array, batch: Array, time_s: Array) -> dict[in
         # Libraries may round the inputs of 32-bit matrix products to tf32 without being asked.
         peak, precision = max((peak, precision), machine.peak("tf32"))
     least = np.array([least_compute_s(b, n, load, peak) for b, n in zip(batch, k, strict=True)])
-    return {
-        int(
-            row
-        ): f"{format_quantity(float(time_s[row]), 's')} at K = {k[row]:g}, but {batch[row]:g} {load.sample}s take at "
-        f"least {format_quantity(float(least[row]), 's')} there: their arithmetic at the datasheet's peak "
-        f"({format_quantity(peak, 'FLOP/s')} each in {precision})"
-        for row in np.flatnonzero(time_s * ROUNDING < least)
-    }
+    at_peak = (
+        f"their arithmetic at the datasheet's peak ({format_quantity(peak, 'FLOP/s')} each in {precision})"
+    )
+
+    def why(row: int) -> str:
+        taken, needed = (format_quantity(float(value[row]), "s") for value in (time_s, least))
+        work = f"{batch[row]:g} {load.sample}s"
+        return f"{taken} at K = {k[row]:g}, but {work} take at least {needed} there: {at_peak}"
+
+    return {row: why(row) for row in map(int, np.flatnonzero(time_s * ROUNDING < least))}
 
 
 def far_slower(path: Path, points: Sequence[Mapping[str, Any]]) -> list[str]:

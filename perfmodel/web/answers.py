@@ -213,6 +213,7 @@ class Library:
         import numpy as np
 
         from perfmodel.calibrate.job import calibrate
+        from perfmodel.decide.timed import faster_than_peak
         from perfmodel.predict.setup import setup_of
 
         k = np.array([row.k for row in request.timings], dtype=float)
@@ -228,6 +229,8 @@ class Library:
         given = np.array([row.global_batch or np.nan for row in request.timings], dtype=float)
         batch = np.where(np.isfinite(given), given, usual)
         times = np.array([row.time_s for row in request.timings])
+        for message in faster_than_peak(job, k, batch, times).values():
+            raise SpecError(Problem("--timings", code="R013", message=message))
         found, _ = calibrate(replace(setup_of(job), k=k, global_batch=batch), times, self._beliefs)
         if found.calibration is None or not np.isfinite(found.calibration.mean).all():
             raise SpecError(Problem("--timings", code="R011", message="the timings do not fit this job"))

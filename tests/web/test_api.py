@@ -77,6 +77,12 @@ def test_bad_timings_are_answered_line_by_line(client):
     assert problem["problems"][0]["message"].startswith("line 2")
 
 
+def test_timings_beyond_the_peak_are_refused(client):
+    response = client.post("/api/predict", JOB | {"timings": [{"k": 8, "time_s": 1e-5}]})
+    assert response.status_code == 422
+    assert "at the datasheet's peak" in response.text
+
+
 def test_compare_report_and_job(client):
     compared = client.post("/api/compare", {"a": JOB, "b": JOB | {"cluster": "dgx-h100"}}).json()
     assert compared["schema"] == "perfmodel/comparison/1"
