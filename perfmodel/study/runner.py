@@ -108,7 +108,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "checklist": honesty.checklist(evidence, findings),
         "verdict": verdict.sentence(points, gate, money, bend, options, recommended, further),
     }
-    inputs = {"file": timings.file, "rows": timings.rows, **options.as_inputs()}
+    inputs = {"file": timings.file, "rows": timings.rows, "sha256": timings.sha256, **options.as_inputs()}
     return Result("study", inputs, result, seed)
 
 

@@ -6,6 +6,7 @@ again cell by cell, which either succeeds (quotes, comments, blank lines) or say
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -62,6 +63,17 @@ class Timings:
     def rows(self) -> int:
         """Number of runs."""
         return int(self.k.size)
+
+    @property
+    def sha256(self) -> str:
+        """Of what was read, whatever its form."""
+        found = hashlib.sha256()
+        for name, values in sorted(
+            {"k": self.k, "time_s": self.time_s, **self.parts_s, **self.columns}.items()
+        ):
+            found.update(name.encode())
+            found.update(np.ascontiguousarray(values, dtype=np.float64).tobytes())
+        return found.hexdigest()
 
     def place(self, row: int) -> tuple[int, int, str] | None:
         """Line, column and text of the line where a run's time stands; of its first part where parts make it up."""

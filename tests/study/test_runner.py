@@ -281,3 +281,9 @@ def test_bad_options_are_named_all_at_once():
 def test_same_input_same_bytes():
     one, two = (study(parse_timings(PARTS)).to_json() for _ in range(2))
     assert one == two
+
+
+def test_inputs_tell_runs_apart_that_share_a_name():
+    first, second = (parse_timings(f"k,time_s\n1,{t}\n2,0.6\n", "runs.csv") for t in (1.0, 1.1))
+    assert study(first).inputs["sha256"] != study(second).inputs["sha256"]
+    assert study(first).inputs == study(parse_timings("time_s,k\n1.0,1\n0.6,2\n", "runs.csv")).inputs
