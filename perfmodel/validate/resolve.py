@@ -161,7 +161,19 @@ def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | Non
     has_work = (
         workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
     )
-    return unknown or (None if has_work else "the workload has neither FLOP nor dimensions")
+    return (
+        unknown
+        or _lacking_precision(catalog.get("accelerators", row.text["accelerator"]), row.text["precision"])
+        or (None if has_work else "the workload has neither FLOP nor dimensions")
+    )
+
+
+def _lacking_precision(device: Accelerator, precision: str) -> str | None:
+    """Eight or four bits that a device cannot multiply, as for a job; other rates stand in for each other."""
+    as_integers = precision == "fp8" and "int8" in device.peak and (device.generation or "").startswith("tpu")
+    if precision not in ("fp8", "fp4") or precision in device.peak or as_integers:
+        return None
+    return f"{device.name} has no {precision}; it has {', '.join(device.peak)}"
 
 
 def _unknown_hardware(row: Row, catalog: Catalog, may_be_blank: Container[str]) -> str | None:

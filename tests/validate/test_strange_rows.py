@@ -1,0 +1,90 @@
+"""A user's folder in which something cannot be: refused at its cell or listed with its place, never scored in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import SpecError
+from perfmodel.validate.corpus import read_corpus
+from perfmodel.validate.runner import validate
+
+FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
+images,g1,mine,resnet50,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,
+text,g2,mine,gpt-3b,bf16,h100-sxm5-80gb,8,nvswitch-3,ib-ndr,3200,x,fsdp_eager,fsdp,,strong,3,8,32,
+"""
+POINTS = """family,k,nodes,dp,tp,pp,cp,ep,vpp,micro_batch,accumulation,global_batch,seq_len,recompute,variant,step_s,spread_s,repeats,timing,grade,note
+images,1,1,1,1,1,1,,,128,1,128,,none,,0.055,,,steady,A,
+images,8,1,8,1,1,1,,,128,1,1024,,none,,0.060,,,steady,A,
+images,16,2,16,1,1,1,,,128,1,2048,,none,,0.062,,,steady,A,
+images,32,4,32,1,1,1,,,128,1,4096,,none,,0.064,,,steady,A,
+text,8,1,8,1,1,1,,,4,16,512,4096,none,,12.2,,,steady,A,
+text,16,2,16,1,1,1,,,4,8,512,4096,none,,6.2,,,steady,A,
+text,32,4,32,1,1,1,,,4,4,512,4096,none,,3.2,,,steady,B,
+"""
+WORKLOADS = """workload,kind,sample,params,layers,hidden,heads,kv_heads,ffn,gated_mlp,vocab,seq_len
+gpt-3b,decoder-transformer,sequence,3000000000,32,2560,32,8,6912,1,32000,4096
+"""
+SOURCES = "source,title,address\nmine,my runs,example.org/mine\n"
+
+
+class Folder:
+    """A folder of measured runs whose cells a test may change."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts = {"families": FAMILIES, "points": POINTS, "workloads": WORKLOADS, "sources": SOURCES}
+
+    def change(self, table: str, old: str, new: str) -> Folder:
+        assert old in self.texts[table]
+        self.texts[table] = self.texts[table].replace(old, new, 1)
+        return self
+
+    def written(self) -> Path:
+        self.path.mkdir(exist_ok=True)
+        for name, text in self.texts.items():
+            (self.path / f"{name}.csv").write_text(text, encoding="utf-8")
+        return self.path
+
+    def faults(self) -> list[str]:
+        """What is said of it when it is refused, as file:line and message."""
+        with pytest.raises(SpecError) as caught:
+            read_corpus(self.written())
+        return [f"{Path(str(p.file)).name}:{p.line} {p.message}" for p in caught.value.problems]
+
+    def result(self, *modes: str) -> dict[str, Any]:
+        return validate(self.written(), modes=modes).result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "runs")
+
+
+def test_the_folder_as_it_stands_is_scored_without_a_word(folder: Folder) -> None:
+    result = folder.result("datasheet", "one_node", "two_point")
+    assert [result["modes"][mode]["points"] for mode in result["modes"]] == [7, 4, 3]
+    assert result["unresolved"] == result["contradicted"] == result["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "precision", "lacks"),
+    [
+        ("a100-sxm4-80gb", "fp8", True),
+        ("h100-sxm5-80gb", "fp4", True),
+        ("h100-sxm5-80gb", "fp8", False),
+        ("tpu-v5e", "fp8", False),  # eight bits as integers
+        ("v100-sxm2-16gb", "bf16", False),  # at the nearest rate, as for a job
+    ],
+)
+def test_a_precision_that_the_accelerator_lacks_is_listed_and_not_scored(
+    folder: Folder, accelerator: str, precision: str, lacks: bool
+) -> None:
+    result = folder.change("families", "fp16,a100-sxm4-80gb", f"{precision},{accelerator}").result(
+        "datasheet"
+    )
+    said = [(one["place"], one["reason"].split(";")[0]) for one in result["unresolved"]]
+    assert said == ([("families.csv:2", f"{accelerator} has no {precision}")] if lacks else [])
+    assert result["modes"]["datasheet"]["points"] == (3 if lacks else 7)
