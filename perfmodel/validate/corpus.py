@@ -29,6 +29,7 @@ POINT_COLUMNS = (
 )  # fmt: skip
 SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
 TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
+GRADES = ("A", "B", "C")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
 LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
@@ -167,6 +168,9 @@ def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem])
     if words and batch is None and row.number["global_batch"] is None:
         message = f'the note names a source batch per accelerator of "{words[:40]}"'
         refuse("note", message, f"a number from 1 to {LARGEST_BATCH:.0f}")
+    grade = row.text["grade"]
+    if grade not in (*GRADES, ""):
+        refuse("grade", f'grade "{grade}" is not known', f"{', '.join(GRADES)}, or blank")
     recompute = row.text["recompute"]
     if recompute and recomputed(recompute) is None:
         hint = "none, selective, full, the share of a forward pass that is repeated (0 to 1), or blank"

@@ -77,7 +77,7 @@ class Resolved:
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     """Turn rows into observations. A family that lacks a catalogue entry is listed with the reason."""
-    graded = [point for point in corpus.points if point.text["grade"] in grades]
+    graded = [point for point in corpus.points if point.text["grade"] in ("", *grades)]
     contradicted = [
         (point, how)
         for point in graded

@@ -117,7 +117,7 @@ def _sweeps(count: int) -> str:
 
 def _left_out(corpus: Corpus) -> list[str]:
     """Points that their grade keeps from the figures, in words."""
-    grades = _count(row.text["grade"] for row in corpus.points if row.text["grade"] not in SCORED_GRADES)
+    grades = _count(row.text["grade"] for row in corpus.points if row.text["grade"] not in ("", *SCORED_GRADES))
     return [
         f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
         for grade, count in sorted(grades.items())

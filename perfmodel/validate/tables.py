@@ -74,29 +74,47 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
         problems.append(_unreadable(path, line, f"not readable as CSV: {error}", "save it as UTF-8"))
         return
     lines = _Lines(text)
-    reader = csv.DictReader(lines, strict=True)
+    reader = csv.reader(lines, strict=True)
+    rows: list[Row] = []
+    beyond: list[list[str]] = []
     try:
-        header = list(reader.fieldnames or [])
+        header = next(reader, [])
         fault = _header_fault(header, required)
         if fault:
             hint = f"the header needs {', '.join(required)}"
             problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
             return
         lines.taken()
-        for record in reader:
+        for cells in filter(None, reader):
             line, written = lines.taken()
-            beyond = record.pop(None, ())
-            cells = {key: (value or "").strip() for key, value in record.items()}
-            row = Row(str(path), line, cells, {}, written, header)
-            surplus = next((at for at, cell in enumerate(beyond, len(header)) if cell.strip()), None)
-            if surplus is not None:
-                message = f"more cells than the {len(header)} columns of the header"
-                hint = "put a cell that holds a comma in quotes"
-                problems.append(row.problem("D003", message, hint, at=surplus))
-            yield replace(row, number=_numbers(row, problems))
+            named = dict.fromkeys(header, "") | {name: cell.strip() for name, cell in zip(header, cells)}
+            rows.append(Row(str(path), line, named, {}, written, header))
+            beyond.append([cell.strip() for cell in cells[_width(header) :]])
     except csv.Error as error:
         message = f"not readable as CSV: {error}"
-        problems.append(_unreadable(path, reader.line_num + 1, message, "a quote may be left open"))
+        problems.append(_unreadable(path, lines.taken()[0], message, "a quote may be left open"))
+    # A spreadsheet ends every row in as many commas; one row with more has a comma within a cell.
+    lengths = {_width(header) + len(cells) for cells in beyond}
+    allowed = len(header) if len(lengths) > 1 else max(lengths, default=0)
+    for row, cells in zip(rows, beyond, strict=True):
+        _check_width(row, cells, allowed, problems)
+        yield replace(row, number=_numbers(row, problems))
+
+
+def _width(header: Sequence[str]) -> int:
+    """Columns up to the last that has a name."""
+    return max((at for at, name in enumerate(header, 1) if name.strip()), default=0)
+
+
+def _check_width(row: Row, beyond: Sequence[str], allowed: int, problems: list[Problem]) -> None:
+    """A row whose cells beyond the named columns hold something, or are more than `allowed`."""
+    width = _width(row.header)
+    filled = next((at for at, cell in enumerate(beyond, width) if cell), None)
+    if filled is None and width + len(beyond) <= allowed:
+        return
+    message = f"more cells than the {width} columns of the header"
+    hint = "put a cell that holds a comma in quotes; decimals are written with a point"
+    problems.append(row.problem("D003", message, hint, at=max(width, allowed) if filled is None else filled))
 
 
 class _Lines:

@@ -88,3 +88,34 @@ def test_a_precision_that_the_accelerator_lacks_is_listed_and_not_scored(
     said = [(one["place"], one["reason"].split(";")[0]) for one in result["unresolved"]]
     assert said == ([("families.csv:2", f"{accelerator} has no {precision}")] if lacks else [])
     assert result["modes"]["datasheet"]["points"] == (3 if lacks else 7)
+
+
+def test_a_decimal_comma_is_refused_though_the_cell_beyond_the_header_is_blank(folder: Folder) -> None:
+    folder.change("points", ",12.2,,,steady,A,", ",12,2,,,,,")
+    assert folder.faults() == ["points.csv:6 more cells than the 21 columns of the header"]
+
+
+def test_commas_that_end_every_row_are_a_spreadsheets(folder: Folder) -> None:
+    with_header = folder.texts["points"].replace("\n", ",,\n")
+    head, _, rows = folder.texts["points"].partition("\n")
+    for text in (with_header, head + "\n" + rows.replace("\n", ",,\n")):
+        folder.texts["points"] = text
+        assert folder.result("datasheet")["modes"]["datasheet"]["points"] == 7
+
+
+def test_a_cell_under_a_column_without_a_name_is_refused(folder: Folder) -> None:
+    folder.texts["points"] = folder.texts["points"].replace("\n", ",\n").replace("B,,", "B,,lost")
+    assert folder.faults() == ["points.csv:8 more cells than the 21 columns of the header"]
+
+
+@pytest.mark.parametrize("grade", ["Z", "a", "AB"])
+def test_a_grade_that_nobody_gives_is_refused(folder: Folder, grade: str) -> None:
+    folder.change("points", "6.2,,,steady,A", f"6.2,,,steady,{grade}")
+    assert folder.faults() == [f'points.csv:7 grade "{grade}" is not known']
+
+
+def test_a_blank_grade_is_scored_and_a_c_is_counted(folder: Folder) -> None:
+    folder.change("points", "6.2,,,steady,A", "6.2,,,steady,").change("points", "B,\n", "C,\n")
+    result = folder.result("datasheet")
+    assert result["modes"]["datasheet"]["points"] == 6
+    assert result["notes"] == ["1 point not scored: grade C"]
