@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +17,7 @@ from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.workload import Workload
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
-from perfmodel.validate.tables import Row, read_rows, stated_once
+from perfmodel.validate.tables import Row, Table, read_table, stated_once
 
 FAMILY_COLUMNS = (
     "family", "group", "source", "workload", "precision", "accelerator", "accelerators_per_node", "scale_up",
@@ -32,6 +32,7 @@ TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "Fa
 GRADES = ("A", "B", "C")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
+MOST_POINTS = 2000  # of a family: they are weighed together, in a matrix of as many rows and columns
 LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 
@@ -50,7 +51,7 @@ class Corpus:
 def read_corpus(folder: Path) -> Corpus:
     """Read a folder; every malformed cell is reported at once, with file, line and column."""
     problems: list[Problem] = []
-    tables: dict[str, list[Row]] = {}
+    tables: dict[str, Table] = {}
     for name, columns in (
         ("workloads.csv", ("workload", "kind")),
         ("families.csv", FAMILY_COLUMNS),
@@ -65,30 +66,33 @@ def read_corpus(folder: Path) -> Corpus:
                     help="see the form in validation/measured/README.md",
                 )
             )
+            tables[name] = Table()
             continue
-        tables[name] = list(read_rows(path, columns, problems))
+        tables[name] = read_table(path, columns, problems)
     for name, needed in (("collectives.csv", SWEEP_COLUMNS), ("sources.csv", ("source", "address"))):
         path = folder / name
-        tables[name] = list(read_rows(path, needed, problems)) if path.is_file() else []
+        tables[name] = read_table(path, needed, problems) if path.is_file() else Table()
     workloads: dict[str, Workload] = {}
-    for row in stated_once(tables.get("workloads.csv", []), "workload", problems):
+    for row in stated_once(tables["workloads.csv"].rows, "workload", problems):
         built = _workload(row, problems)
         if built is not None:
             workloads[row.text["workload"]] = built
-    once = stated_once(tables.get("families.csv", []), "family", problems)
+    once = stated_once(tables["families.csv"].rows, "family", problems)
     labelled = {row.text["family"]: row for row in once}
-    sources = stated_once(tables["sources.csv"], "source", problems)
+    sources = stated_once(tables["sources.csv"].rows, "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
-    families, points, reasons = corrections.corrected(labelled, tables.get("points.csv", []), addresses)
+    families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
     for row in families.values():
         _check_family(row, problems)
     for row in points:
-        _check_point(row, families, problems)
-    for row in tables["collectives.csv"]:
+        _check_point(row, problems)
+    if tables["families.csv"].is_whole:
+        _check_members(points, families, problems)
+    for row in tables["collectives.csv"].rows:
         _check_sweep(row, problems)
     if problems:
         raise SpecError(problems)
-    return Corpus(families, tuple(points), workloads, tuple(tables["collectives.csv"]), reasons)
+    return Corpus(families, tuple(points), workloads, tables["collectives.csv"].rows, reasons)
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:
@@ -149,13 +153,24 @@ def _check_family(row: Row, problems: list[Problem]) -> None:
         refuse("accelerators_per_node", "accelerators_per_node is blank")
 
 
-def _check_point(row: Row, families: Mapping[str, Row], problems: list[Problem]) -> None:
+def _check_members(points: Sequence[Row], families: Mapping[str, Row], problems: list[Problem]) -> None:
+    """Points of no family, and families of more points than can be weighed together."""
+    counts: dict[str, int] = {}
+    for row in points:
+        family = row.text["family"]
+        counts[family] = counts.get(family, 0) + 1
+        if family not in families:
+            problems.append(row.problem("D007", f'family "{family}" is not in families.csv', at="family"))
+        elif counts[family] == MOST_POINTS + 1:
+            message = f'family "{family}" has more than {MOST_POINTS} points'
+            hint = "average repeats of one configuration, or split the family by layout"
+            problems.append(row.problem("D009", message, hint, at="family"))
+
+
+def _check_point(row: Row, problems: list[Problem]) -> None:
     def refuse(column: str, message: str, hint: str | None = None) -> None:
         problems.append(row.problem("D004", message, hint, at=column))
 
-    family = row.text["family"]
-    if family not in families:
-        problems.append(row.problem("D007", f'family "{family}" is not in families.csv', at="family"))
     for column in ("k", "nodes", "step_s"):
         if row.number[column] is None:
             refuse(column, f"{column} is blank")

@@ -64,7 +64,15 @@ class Row:
         return Problem(self.file, self.line + below, column, code, message, help=hint)
 
 
-def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, and whether they are all that it holds."""
+
+    rows: tuple[Row, ...] = ()
+    is_whole: bool = False
+
+
+def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Table:
     """Rows of a file that has at least the `required` columns; what is wrong with it goes to `problems`."""
     data = path.read_bytes()
     try:
@@ -72,18 +80,19 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         problems.append(_unreadable(path, line, f"not readable as CSV: {error}", "save it as UTF-8"))
-        return
+        return Table()
     lines = _Lines(text)
     reader = csv.reader(lines, strict=True)
     rows: list[Row] = []
     beyond: list[list[str]] = []
+    is_whole = True
     try:
         header = next(reader, [])
         fault = _header_fault(header, required)
         if fault:
             hint = f"the header needs {', '.join(required)}"
             problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
-            return
+            return Table()
         lines.taken()
         for cells in filter(None, reader):
             line, written = lines.taken()
@@ -91,6 +100,7 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
             rows.append(Row(str(path), line, named, {}, written, header))
             beyond.append([cell.strip() for cell in cells[_width(header) :]])
     except csv.Error as error:
+        is_whole = False
         message = f"not readable as CSV: {error}"
         problems.append(_unreadable(path, lines.taken()[0], message, "a quote may be left open"))
     # A spreadsheet ends every row in as many commas; one row with more has a comma within a cell.
@@ -98,7 +108,7 @@ def read_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) ->
     allowed = len(header) if len(lengths) > 1 else max(lengths, default=0)
     for row, cells in zip(rows, beyond, strict=True):
         _check_width(row, cells, allowed, problems)
-        yield replace(row, number=_numbers(row, problems))
+    return Table(tuple(replace(row, number=_numbers(row, problems)) for row in rows), is_whole)
 
 
 def _width(header: Sequence[str]) -> int:
@@ -165,6 +175,8 @@ def cell_place(record: str, index: int) -> tuple[int, int]:
 
 
 def _header_fault(header: Sequence[str], required: Sequence[str]) -> str | None:
+    if len(header) == 1 and any(sign in header[0] for sign in ";\t"):
+        return "one column only: the cells must be separated by commas"
     missing = [column for column in required if column not in header]
     if missing:
         return f"missing column {', '.join(missing)}"

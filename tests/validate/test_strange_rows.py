@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import SpecError
-from perfmodel.validate.corpus import read_corpus
+from perfmodel.validate.corpus import MOST_POINTS, read_corpus
 from perfmodel.validate.runner import validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
@@ -119,3 +119,24 @@ def test_a_blank_grade_is_scored_and_a_c_is_counted(folder: Folder) -> None:
     result = folder.result("datasheet")
     assert result["modes"]["datasheet"]["points"] == 6
     assert result["notes"] == ["1 point not scored: grade C"]
+
+
+def test_a_family_of_more_points_than_can_be_weighed_together_is_refused_once(folder: Folder) -> None:
+    last = POINTS.splitlines()[-1]
+    folder.texts["points"] += "".join(f"{last}{number}\n" for number in range(MOST_POINTS + 5))
+    # Three points before, so this is the line of the first that is too many.
+    line = len(POINTS.splitlines()) + MOST_POINTS - 2
+    assert folder.faults() == [f'points.csv:{line} family "text" has more than {MOST_POINTS} points']
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_families_that_cannot_be_read_are_told_once_and_not_again_for_every_point(
+    folder: Folder, sign: str
+) -> None:
+    folder.texts["families"] = folder.texts["families"].replace(",", sign)
+    assert folder.faults() == ["families.csv:1 one column only: the cells must be separated by commas"]
+
+
+def test_points_do_not_miss_the_families_of_a_file_that_is_not_there(folder: Folder) -> None:
+    del folder.texts["families"]
+    assert folder.faults() == [f"None:None no file families.csv in {folder.path}"]
