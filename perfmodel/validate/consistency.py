@@ -65,8 +65,8 @@ def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str |
 
 def batchless_apart(
     families: Mapping[str, Row], points: Sequence[Row]
-) -> tuple[dict[str, Row], list[Row], list[str]]:
-    """Families and points in which all points of a family state a batch or none does, and what was parted, in words.
+) -> tuple[dict[str, Row], list[Row], dict[str, str]]:
+    """Families and points in which all points of a family state a batch or none does, and the new families in words.
 
     Without a batch `step_s` counts seconds per sample and accelerator, with one seconds per step: no offset fits both.
     """
@@ -82,7 +82,7 @@ def batchless_apart(
         point if _states_batch(point) or point.text["family"] not in lacking else _renamed(point)
         for point in points
     ]
-    return parted, moved, [_told(name, rows) for name, rows in lacking.items()]
+    return parted, moved, {BATCHLESS.format(name): _told(name, rows) for name, rows in lacking.items()}
 
 
 def _states_batch(point: Row) -> bool:
@@ -94,9 +94,5 @@ def _renamed(row: Row) -> Row:
 
 
 def _told(family: str, rows: Sequence[Row]) -> str:
-    several = len(rows) > 1
-    return (
-        f'{rows[0].place}: {len(rows)} {"points" if several else "point"} of family "{family}" '
-        f"without the global_batch that others state: ratios only, as "
-        f'"{BATCHLESS.format(family)}"'
-    )
+    points = f"{len(rows)} {'points' if len(rows) > 1 else 'point'}"
+    return f'{rows[0].place}: {points} of family "{family}" without the global_batch that others state'

@@ -72,7 +72,7 @@ class Resolved:
     points: tuple[Row, ...]  # aligned with the observations' points
     unresolved: tuple[tuple[Row, str], ...]  # families that could not be scored, with the reason
     contradicted: tuple[tuple[Row, str], ...]  # points that contradict themselves, with how
-    notes: tuple[str, ...]  # on points that were scored otherwise than their family
+    batchless: Mapping[str, str]  # families made of points without the batch that others state -> which, in words
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
@@ -86,7 +86,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     known, workloads, unresolved = _known_families(corpus, catalog)
     refused = {point.line for point, _ in contradicted}
     scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
-    labelled, points, notes = batchless_apart(known, scored)
+    labelled, points, batchless = batchless_apart(known, scored)
     usual = _usual_networks(catalog)
     machines: list[Machine] = []
     feature_rows: list[dict[str, str]] = []
@@ -117,7 +117,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     families = tuple(labelled.values())
     observations = _observe(families, workloads, tuple(points), family, machines, feature_rows)
     return Resolved(
-        observations, families, tuple(points), tuple(unresolved), tuple(contradicted), tuple(notes)
+        observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless
     )
 
 

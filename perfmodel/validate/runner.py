@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,12 @@ def validate(
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted
     ]
-    result["notes"] = [*_left_out(corpus), *resolved.notes, *_unknown_words(corpus)]
+    scored_families = {row["family"] for row in result["families"]}
+    result["notes"] = [
+        *_left_out(corpus),
+        *_ratios(resolved.batchless, scored_families),
+        *_unknown_words(corpus),
+    ]
     result["scheme"] = (
         f"every family predicted without its {scheme}"
         if is_shipped
@@ -121,6 +126,15 @@ def _left_out(corpus: Corpus) -> list[str]:
     return [
         f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
         for grade, count in sorted(grades.items())
+    ]
+
+
+def _ratios(batchless: Mapping[str, str], scored: Container[str]) -> list[str]:
+    """What became of points without the batch that others of their family state, in words."""
+    too_few = "not scored: their ratios need three values of K, or points within one node and beyond"
+    return [
+        f'{words}: ratios only, as "{name}"' if name in scored else f"{words}: {too_few}"
+        for name, words in batchless.items()
     ]
 
 
@@ -175,6 +189,10 @@ def mode_figures(
     else:
         figures["knee_within_factor_2"] = None
     figures["skipped"] = _count(scored.skipped.values())
+    figures["skipped_families"] = {
+        reason: [name for name, why in scored.skipped.items() if why == reason]
+        for reason in figures["skipped"]
+    }
     figures["normalised_points"] = int(data.normalised[scored.rows].sum())
     figures["by"] = {
         name: {

@@ -194,7 +194,7 @@ def test_a_family_that_cannot_be_resolved_is_told_once(tmp_path: Path) -> None:
     families = FAMILIES.replace("a100-sxm4-80gb", "abacus-1")
     found = resolve(read_corpus(write(tmp_path / "d", families, POINTS + NO_BATCH)), Catalog.default())
     assert [row.text["family"] for row, _ in found.unresolved] == ["one"]
-    assert found.notes == ()
+    assert found.batchless == {}
 
 
 def test_the_name_of_points_without_a_batch_is_refused_for_a_family(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_the_shipped_corpus_resolves() -> None:
     data = found.observations
     assert len(data.names) > 1300
     assert len(found.unresolved) <= 5
-    assert not found.notes
+    assert not found.batchless
     assert not found.contradicted
     assert np.isfinite(data.target).all()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import SpecError
+from perfmodel.report.kinds.validation import notes
 from perfmodel.validate.corpus import MOST_POINTS, read_corpus
 from perfmodel.validate.runner import validate
 
@@ -140,3 +141,31 @@ def test_families_that_cannot_be_read_are_told_once_and_not_again_for_every_poin
 def test_points_do_not_miss_the_families_of_a_file_that_is_not_there(folder: Folder) -> None:
     del folder.texts["families"]
     assert folder.faults() == [f"None:None no file families.csv in {folder.path}"]
+
+
+def test_families_that_a_mode_cannot_score_are_counted_in_words_and_named_in_json(folder: Folder) -> None:
+    folder.texts["points"] = "\n".join(POINTS.splitlines()[:3] + POINTS.splitlines()[5:7]) + "\n"
+    found = validate(folder.written())
+    modes = found.result["modes"]
+    assert modes["one_node"]["skipped_families"] == {"no point beyond one node": ["images"]}
+    assert modes["two_point"]["skipped_families"] == {"fewer than three values of K": ["images", "text"]}
+    said = notes(found.envelope())
+    assert "one node: 1 family not scored: no point beyond one node" in said
+    assert "two point: 2 families not scored: fewer than three values of K" in said
+    assert not any(line.startswith("datasheet") for line in said)
+
+
+def test_a_point_without_a_batch_that_no_mode_scores_is_not_called_scored(folder: Folder) -> None:
+    folder.texts["points"] += "text,64,8,64,1,1,1,,,,,,4096,none,,0.001,,,steady,B,\n"
+    (note,) = folder.result("datasheet", "one_node", "two_point")["notes"]
+    assert note.startswith('points.csv:9: 1 point of family "text" without the global_batch that others')
+    assert "not scored" in note
+    assert "ratios only" not in note
+
+
+def test_a_sweep_is_not_counted_as_a_family(folder: Folder) -> None:
+    folder.texts["collectives"] = (
+        "sweep,op,accelerator,ranks,nodes,bytes,time_s\na,all_reduce,zz9000,8,1,1e6,1e-4\n"
+    )
+    (said,) = notes(validate(folder.written(), modes=()).envelope())
+    assert said == 'collectives.csv:2: 1 sweep not scored: accelerator "zz9000" is not in the catalogue'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.report import text
@@ -70,19 +70,49 @@ def figures(envelope: Envelope) -> list[str]:
 
 
 def notes(envelope: Envelope) -> list[str]:
-    """Families that were left out or read otherwise than labelled, by reason, then the run's own notes."""
+    """Families that were left out, everywhere or in a mode, or read otherwise than labelled; then the run's own notes."""
     result = result_of(envelope)
+    unresolved = result.get("unresolved") or ()
+    families = [one for one in unresolved if "sweep" not in one]
+    sweeps = [one for one in unresolved if "sweep" in one]
+    return [
+        *_by_reason(families, ("family", "families"), "not scored", "unresolved"),
+        *_by_reason(sweeps, ("sweep", "sweeps"), "not scored", "unresolved"),
+        *_skipped(result),
+        *_by_reason(
+            result.get("corrected") or (),
+            ("family", "families"),
+            "read otherwise than labelled",
+            "corrected",
+        ),
+        *_contradicted(result),
+        *common.notes_of(result),
+    ]
+
+
+def _by_reason(rows: Sequence[Mapping[str, Any]], noun: tuple[str, str], said: str, key: str) -> list[str]:
+    """A line for each reason, with the first place, or one for all where they are many."""
+    reasons = Counter(str(one.get("reason")) for one in rows)
+    if len(reasons) > MOST_REASONS:
+        every = _counted(reasons.total(), *noun)
+        return [f"{every} {said}, for {len(reasons)} reasons: `{key}` of --format json has each"]
+    return [
+        f"{_first_place(one for one in rows if one.get('reason') == reason)}{_counted(count, *noun)} {said}: "
+        f"{reason.removeprefix('collectives: ')}"
+        for reason, count in reasons.items()
+    ]
+
+
+def _skipped(result: Mapping[str, Any]) -> list[str]:
+    """Families that some mode cannot score: what it lacks, most frequent first."""
     found = []
-    for key, said in (("unresolved", "not scored"), ("corrected", "read otherwise than labelled")):
-        reasons = Counter(str(one.get("reason")) for one in result.get(key) or ())
-        if len(reasons) > MOST_REASONS:
-            every = _counted(reasons.total(), "family", "families")
-            found.append(f"{every} {said}, for {len(reasons)} reasons: `{key}` of --format json has each")
-            continue
-        for reason, count in reasons.items():
-            where = _first_place(one for one in result[key] if one.get("reason") == reason)
-            found.append(f"{where}{_counted(count, 'family', 'families')} {said}: {reason}")
-    return found + _contradicted(result) + common.notes_of(result)
+    for name, mode in modes(result).items():
+        reasons = Counter(mode.get("skipped") or {}).most_common()
+        if reasons:
+            every = _counted(sum(count for _, count in reasons), "family", "families")
+            told = "; ".join(f"{reason}: {count}" if len(reasons) > 1 else reason for reason, count in reasons)
+            found.append(f"{name.replace('_', ' ')}: {every} not scored: {told}")
+    return found
 
 
 def _first_place(rows: Iterable[Mapping[str, Any]]) -> str:
