@@ -31,11 +31,28 @@ def contradiction(point: Row, family: Row) -> str | None:
         return f"k is {k:g}, no multiple of tp times pp times cp, {replica:g}"
     if dp is not None and k % (dp * replica) != 0.0:
         return f"k is {k:g}, no multiple of dp times cp, {dp * replica:g}"
+    group, sharing = family.number["shard_group"], k / ((tp or 1.0) * (pp or 1.0))
+    if group is not None and sharing % group != 0.0 and group % sharing != 0.0:
+        return f"shard_group is {group:g}, no part of k over tp times pp, {sharing:g}"
+    spread, step = point.get("spread_s", 0.0), point.get("step_s", np.inf)
+    if spread > step:
+        return f"spread_s is {spread:g}, more than step_s, {step:g}"
     replicas = k / replica if dp is None and is_cut else dp
     micro, batch = point.number["micro_batch"], point.number["global_batch"]
     if replicas is None or micro is None or batch is None:
         return None
     return _uneven(replicas, micro, point.number["accumulation"], batch)
+
+
+def repeated(points: Sequence[Row]) -> list[tuple[Row, str]]:
+    """Points that stand in an earlier line cell by cell, and where: another measurement would differ in something."""
+    first: dict[tuple[str, ...], Row] = {}
+    found = []
+    for point in points:
+        before = first.setdefault(tuple(point.text.values()), point)
+        if before is not point:
+            found.append((point, f"the same in every cell as line {before.line}"))
+    return found
 
 
 def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str | None:

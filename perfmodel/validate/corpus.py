@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -14,10 +14,11 @@ from perfmodel.calibrate.readers.sweeps import OPS, absurd
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.predict.layouts import SHARDING_CODES
 from perfmodel.specs.layout import Recompute, RecomputeWord
-from perfmodel.specs.workload import Workload
+from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
+from perfmodel.workloads.operations import operations
 
 FAMILY_COLUMNS = (
     "family", "group", "source", "workload", "precision", "accelerator", "accelerators_per_node", "scale_up",
@@ -33,6 +34,7 @@ GRADES = ("A", "B", "C")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
 MOST_POINTS = 2000  # of a family: they are weighed together, in a matrix of as many rows and columns
+PARAMS_APART = 3.0  # factor: tied and adaptive embeddings, adapters and rounding make less
 LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 
@@ -76,11 +78,15 @@ def read_corpus(folder: Path) -> Corpus:
     for row in stated_once(tables["workloads.csv"].rows, "workload", problems):
         built = _workload(row, problems)
         if built is not None:
+            _check_params(row, built, problems)
             workloads[row.text["workload"]] = built
     once = stated_once(tables["families.csv"].rows, "family", problems)
     labelled = {row.text["family"]: row for row in once}
+    before = len(problems)
     sources = stated_once(tables["sources.csv"].rows, "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
+    if tables["sources.csv"].is_whole and len(problems) == before:
+        _check_sources(labelled, addresses, problems)
     families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
     for row in families.values():
         _check_family(row, problems)
@@ -134,6 +140,26 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             message = f"{row.text['workload']}: {field}: {item['msg']}"
             problems.append(row.problem("D005", message, at=field))
         return None
+
+
+def _check_params(row: Row, workload: Workload, problems: list[Problem]) -> None:
+    """Parameters that the dimensions beside them cannot make: work is counted from these, exchanges from those."""
+    counts_all = workload.layers and workload.hidden and (workload.vocab or workload.kind == "vision-transformer")
+    if not (workload.params and counts_all and workload.kind in TRANSFORMER_KINDS):
+        return
+    made = float(operations(workload.model_copy(update={"params": None})).params)
+    if made > 0.0 and not made / PARAMS_APART <= workload.params <= made * PARAMS_APART:
+        message = f"{workload.name}: params is {workload.params:.3g}, its dimensions make {made:.3g}"
+        hint = "check the zeros, and that ffn, experts, moe_ffn and vocab are stated where the model has them"
+        problems.append(row.problem("D005", message, hint, at="params"))
+
+
+def _check_sources(families: Mapping[str, Row], sources: Container[str], problems: list[Problem]) -> None:
+    for row in families.values():
+        source = row.text["source"]
+        if source and source not in sources:
+            hint = "give it a line there, or leave the cell blank"
+            problems.append(row.problem("D006", f'source "{source}" is not in sources.csv', hint, at="source"))
 
 
 def _check_family(row: Row, problems: list[Problem]) -> None:

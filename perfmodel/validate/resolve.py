@@ -22,7 +22,7 @@ from perfmodel.predict.machine import stack as stack_machines
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.workload import Workload
-from perfmodel.validate.consistency import batchless_apart, contradiction
+from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
 from perfmodel.validate.corpus import ALONE, Corpus, batch_in_note, recomputed
 from perfmodel.validate.tables import Row
 from perfmodel.workloads.operations import (
@@ -35,6 +35,7 @@ from perfmodel.workloads.operations import (
 )
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
+MISPLACED = {"scale_up": ("scale-out",), "scale_out": ("scale-up", "switch", "pcie", "cpu")}  # kinds of links
 
 # Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
 TYPICAL_BATCH: dict[str, float] = {
@@ -82,7 +83,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
         (point, how)
         for point in graded
         if (how := contradiction(point, corpus.families[point.text["family"]]))
-    ]
+    ] + repeated(graded)
     known, workloads, unresolved = _known_families(corpus, catalog)
     refused = {point.line for point, _ in contradicted}
     scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
@@ -128,9 +129,13 @@ def _known_families(
     known: dict[str, Row] = {}
     workloads: dict[str, Workload] = {}
     unresolved: list[tuple[Row, str]] = []
+    largest: dict[str, float] = {}
+    for point in corpus.points:
+        family = point.text["family"]
+        largest[family] = max(largest.get(family, 1.0), point.get("k", 1.0))
     for name, row in corpus.families.items():
         workload = known_workload(row.text["workload"], corpus, catalog)
-        reason = _missing(row, workload, catalog)
+        reason = _missing(row, workload, catalog) or _too_large_a_group(row, largest.get(name, np.inf))
         if reason or workload is None:
             unresolved.append((row, reason or "no workload"))
         else:
@@ -168,6 +173,11 @@ def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | Non
     )
 
 
+def _too_large_a_group(row: Row, largest_k: float) -> str | None:
+    group = row.get("shard_group", 1.0)
+    return f"shard_group is {group:g}, its largest k {largest_k:g}" if group > largest_k else None
+
+
 def _lacking_precision(device: Accelerator, precision: str) -> str | None:
     """Eight or four bits that a device cannot multiply, as for a job; other rates stand in for each other."""
     as_integers = precision == "fp8" and "int8" in device.peak and (device.generation or "").startswith("tpu")
@@ -177,11 +187,14 @@ def _lacking_precision(device: Accelerator, precision: str) -> str | None:
 
 
 def _unknown_hardware(row: Row, catalog: Catalog, may_be_blank: Container[str]) -> str | None:
-    """The first device or link of a row that the catalogue lacks, in words."""
+    """The first device or link of a row that the catalogue lacks or has for another place, in words."""
     for column, kind in HARDWARE.items():
         name, known = row.text.get(column, ""), catalog.names(kind)
         if name not in known and (name or column not in may_be_blank):
             return f'{kind[:-1]} "{name}" is not in the catalogue{did_you_mean(name, known)}'
+        if name and column in MISPLACED and catalog.get(kind, name).kind in MISPLACED[column]:
+            where = "between nodes" if column == "scale_up" else "within a node"
+            return f'{column} is "{name}", a link {where}'
     return None
 
 

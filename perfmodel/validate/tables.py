@@ -18,18 +18,21 @@ NUMBERS = (
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
 )  # fmt: skip
 _COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
+_WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group")
 # The least a number may be where zero means nothing, and more than any count, size, rate or time of a run.
 _LEAST = {
-    **dict.fromkeys((*_COUNTS, "accelerators_per_node", "shard_group"), 1.0),
+    **dict.fromkeys((*_WHOLE, "seq_len"), 1.0),
     **dict.fromkeys(("step_s", "time_s"), 1e-9),
-    **dict.fromkeys(("global_batch", "seq_len", "micro_batch", "accumulation"), 1e-3),
+    **dict.fromkeys(("global_batch", "micro_batch", "accumulation"), 1e-3),
     "network_gbit_per_s_per_node": 1e-3,
 }
 _MOST = {
-    **dict.fromkeys((*_COUNTS, "accelerators_per_node", "shard_group"), 1e7),
+    **dict.fromkeys((*_COUNTS, "shard_group"), 1e7),
+    "accelerators_per_node": 4096.0,  # as for a node of the catalogue
+    "seq_len": 1e8,
     **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
     **dict.fromkeys(("global_batch", "micro_batch"), 1e12),
-    **dict.fromkeys(("seq_len", "accumulation", "repeats", "network_gbit_per_s_per_node"), 1e9),
+    **dict.fromkeys(("accumulation", "repeats", "network_gbit_per_s_per_node"), 1e9),
     "bytes": 1e15,
 }
 
@@ -199,9 +202,11 @@ def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
             value = float(cell)
         except ValueError:
             value = np.nan
-        whole, most = column in _COUNTS, _MOST[column]
-        if not _LEAST.get(column, 0.0) <= value <= most or (whole and value != np.floor(value)):
-            wrong = f"more than {most:g}" if value > most else f"not a positive {'whole ' * whole}number"
+        whole, least, most = column in _WHOLE, _LEAST.get(column, 0.0), _MOST[column]
+        if not least <= value <= most or (whole and value != np.floor(value)):
+            wrong = f"not a positive {'whole ' * whole}number"
+            if value > most or 0.0 < value < least == 1.0:
+                wrong = f"more than {most:g}" if value > most else "less than 1"
             message = f'{column} is "{cell}": {wrong}'
             problems.append(row.problem("D004", message, "leave a cell blank when nobody says", at=column))
             value = np.nan  # compares with nothing, so that no other fault follows from it

@@ -169,3 +169,69 @@ def test_a_sweep_is_not_counted_as_a_family(folder: Folder) -> None:
     )
     (said,) = notes(validate(folder.written(), modes=()).envelope())
     assert said == 'collectives.csv:2: 1 sweep not scored: accelerator "zz9000" is not in the catalogue'
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "said"),
+    [
+        ("workloads", "3000000000", "300000000000", "workloads.csv:2 gpt-3b: params is 3e+11, its dimensions make 2.39e+09"),
+        ("workloads", "3000000000", "30000000", "workloads.csv:2 gpt-3b: params is 3e+07, its dimensions make 2.39e+09"),
+        ("families", ",8,nvswitch-2", ",2.5,nvswitch-2", 'families.csv:2 accelerators_per_node is "2.5": not a positive whole number'),
+        ("families", ",8,nvswitch-2", ",1000000,nvswitch-2", 'families.csv:2 accelerators_per_node is "1000000": more than 4096'),
+        ("families", "fsdp,,strong", "fsdp,2.5,strong", 'families.csv:3 shard_group is "2.5": not a positive whole number'),
+        ("points", "4,16,512,4096", "4,16,512,0.5", 'points.csv:6 seq_len is "0.5": less than 1'),
+        ("points", "4,16,512,4096", "4,16,512,1e9", 'points.csv:6 seq_len is "1e9": more than 1e+08'),
+        ("families", "g2,mine", "g2,myne", 'families.csv:3 source "myne" is not in sources.csv'),
+    ],
+)  # fmt: skip
+def test_a_cell_that_cannot_be_is_refused(folder: Folder, table: str, old: str, new: str, said: str) -> None:
+    assert folder.change(table, old, new).faults() == [said]
+
+
+def test_a_source_may_be_blank_or_go_without_a_file(folder: Folder) -> None:
+    folder.change("families", "g2,mine", "g2,")
+    assert read_corpus(folder.written()).families
+    (folder.path / "sources.csv").unlink()
+    assert read_corpus(folder.path).families
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("nvswitch-3", "ib-ndr", 'scale_up is "ib-ndr", a link between nodes'),
+        ("ib-ndr", "pcie-4", 'scale_out is "pcie-4", a link within a node'),
+        ("fsdp,,strong", "hsdp,1000000,strong", "shard_group is 1e+06, its largest k 32"),
+    ],
+)
+def test_a_family_that_cannot_be_is_listed_and_not_scored(
+    folder: Folder, old: str, new: str, reason: str
+) -> None:
+    result = folder.change("families", old, new).result("datasheet")
+    assert result["unresolved"] == [{"family": "text", "reason": reason, "place": "families.csv:3"}]
+    assert result["modes"]["datasheet"]["points"] == 4
+
+
+def test_a_sharding_group_larger_than_the_first_runs_is_all_of_them_and_one_that_divides_nothing_is_listed(
+    folder: Folder,
+) -> None:
+    assert folder.change("families", "fsdp,,strong", "hsdp,16,strong").result()["contradicted"] == []
+    result = folder.change("families", "hsdp,16,strong", "hsdp,3,strong").result()
+    assert [one["reason"] for one in result["contradicted"]] == [
+        f"shard_group is 3, no part of k over tp times pp, {k}" for k in (8, 16, 32)
+    ]
+
+
+def test_a_spread_beyond_the_step_is_listed_and_not_scored(folder: Folder) -> None:
+    result = folder.change("points", ",12.2,,", ",12.2,13,").result("datasheet")
+    assert [(one["point"], one["reason"]) for one in result["contradicted"]] == [
+        ("points.csv:6", "spread_s is 13, more than step_s, 12.2")
+    ]
+
+
+def test_a_point_that_stands_twice_counts_once(folder: Folder) -> None:
+    folder.texts["points"] += POINTS.splitlines()[1] + "\n"
+    result = folder.result("datasheet")
+    assert [(one["point"], one["reason"]) for one in result["contradicted"]] == [
+        ("points.csv:9", "the same in every cell as line 2")
+    ]
+    assert result["modes"]["datasheet"]["points"] == 7
