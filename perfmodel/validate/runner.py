@@ -22,6 +22,7 @@ from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
 from perfmodel.validate.scores import errors, summary
+from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.tables import Row
 
 Array = NDArray[np.float64]
@@ -81,6 +82,7 @@ def validate(
     ]
     scored_families = {row["family"] for row in result["families"]}
     result["notes"] = [
+        *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),
         *_ratios(resolved.batchless, scored_families),
         *_unknown_words(corpus),
@@ -127,6 +129,15 @@ def _left_out(corpus: Corpus) -> list[str]:
         f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
         for grade, count in sorted(grades.items())
     ]
+
+
+def _flattered(resolved: Resolved) -> list[str]:
+    """How many of another folder's families the shipped beliefs were fitted on, in words."""
+    families = {row.text["family"]: row for row in resolved.families}
+    seen = families_of_the_fit(families, resolved.points, read_corpus(shipped_corpus()))
+    were = "were" if len(seen) > 1 else "was"
+    told = f"{len(seen)} of {_families(len(families))} {were} in the fit of the beliefs: such errors flatter"
+    return [told] if seen else []
 
 
 def _ratios(batchless: Mapping[str, str], scored: Container[str]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import SpecError
 from perfmodel.report.kinds.validation import notes
 from perfmodel.validate.corpus import MOST_POINTS, read_corpus
-from perfmodel.validate.runner import validate
+from perfmodel.validate.runner import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
 images,g1,mine,resnet50,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,
@@ -235,3 +235,18 @@ def test_a_point_that_stands_twice_counts_once(folder: Folder) -> None:
         ("points.csv:9", "the same in every cell as line 2")
     ]
     assert result["modes"]["datasheet"]["points"] == 7
+
+
+def test_families_that_the_beliefs_were_fitted_on_are_told_though_they_go_by_another_name(
+    folder: Folder,
+) -> None:
+    fitted = read_corpus(shipped_corpus())
+    name = next(iter(fitted.families))
+    rows = [row for row in fitted.points if row.text["family"] == name]
+    for table, known in (("families", [fitted.families[name]]), ("points", rows)):
+        head = folder.texts[table].splitlines()[0].split(",")
+        for row in known:
+            cells = {**row.text, "family": "renamed", "source": "", "note": ""}
+            folder.texts[table] += ",".join(cells[column] for column in head) + "\n"
+    result = folder.result("datasheet")
+    assert "1 of 3 families was in the fit of the beliefs: such errors flatter" in result["notes"]
