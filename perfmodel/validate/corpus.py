@@ -144,7 +144,9 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
 
 def _check_params(row: Row, workload: Workload, problems: list[Problem]) -> None:
     """Parameters that the dimensions beside them cannot make: work is counted from these, exchanges from those."""
-    counts_all = workload.layers and workload.hidden and (workload.vocab or workload.kind == "vision-transformer")
+    counts_all = (
+        workload.layers and workload.hidden and (workload.vocab or workload.kind == "vision-transformer")
+    )
     if not (workload.params and counts_all and workload.kind in TRANSFORMER_KINDS):
         return
     made = float(operations(workload.model_copy(update={"params": None})).params)
@@ -159,7 +161,9 @@ def _check_sources(families: Mapping[str, Row], sources: Container[str], problem
         source = row.text["source"]
         if source and source not in sources:
             hint = "give it a line there, or leave the cell blank"
-            problems.append(row.problem("D006", f'source "{source}" is not in sources.csv', hint, at="source"))
+            problems.append(
+                row.problem("D006", f'source "{source}" is not in sources.csv', hint, at="source")
+            )
 
 
 def _check_family(row: Row, problems: list[Problem]) -> None:

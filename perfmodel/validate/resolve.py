@@ -73,7 +73,7 @@ class Resolved:
     points: tuple[Row, ...]  # aligned with the observations' points
     unresolved: tuple[tuple[Row, str], ...]  # families that could not be scored, with the reason
     contradicted: tuple[tuple[Row, str], ...]  # points that contradict themselves, with how
-    batchless: Mapping[str, str]  # families made of points without the batch that others state -> which, in words
+    batchless: Mapping[str, str]  # families made of points that lack their family's batch -> which, in words
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
@@ -117,9 +117,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
     families = tuple(labelled.values())
     observations = _observe(families, workloads, tuple(points), family, machines, feature_rows)
-    return Resolved(
-        observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless
-    )
+    return Resolved(observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless)
 
 
 def _known_families(
@@ -192,7 +190,7 @@ def _unknown_hardware(row: Row, catalog: Catalog, may_be_blank: Container[str]) 
         name, known = row.text.get(column, ""), catalog.names(kind)
         if name not in known and (name or column not in may_be_blank):
             return f'{kind[:-1]} "{name}" is not in the catalogue{did_you_mean(name, known)}'
-        if name and column in MISPLACED and catalog.get(kind, name).kind in MISPLACED[column]:
+        if name and column in MISPLACED and catalog.get("links", name).kind in MISPLACED[column]:
             where = "between nodes" if column == "scale_up" else "within a node"
             return f'{column} is "{name}", a link {where}'
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.job import Framework
 from perfmodel.validate import baselines
 from perfmodel.validate.corpus import Corpus, read_corpus
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
@@ -124,7 +125,9 @@ def _sweeps(count: int) -> str:
 
 def _left_out(corpus: Corpus) -> list[str]:
     """Points that their grade keeps from the figures, in words."""
-    grades = _count(row.text["grade"] for row in corpus.points if row.text["grade"] not in ("", *SCORED_GRADES))
+    grades = _count(
+        row.text["grade"] for row in corpus.points if row.text["grade"] not in ("", *SCORED_GRADES)
+    )
     return [
         f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
         for grade, count in sorted(grades.items())
@@ -151,17 +154,24 @@ def _ratios(batchless: Mapping[str, str], scored: Container[str]) -> list[str]:
 
 def _unknown_words(corpus: Corpus) -> list[str]:
     """Families whose framework or regime says nothing to the model, in words."""
-    known = {value for _, level, value in shipped_beliefs().values if level == "framework"}
+    measured = {value for _, level, value in shipped_beliefs().values if level == "framework"}
     strange = _count(
-        f'framework_class "{row.text["framework_class"]}": predicted by what all frameworks share'
+        _framework_words(row.text["framework_class"])
         for row in corpus.families.values()
-        if row.text["framework_class"] not in (*known, "")
+        if row.text["framework_class"] not in (*measured, "")
     ) | _count(
-        f'regime "{row.text["regime"]}": taken as neither strong, weak nor tuned'
+        f'unknown regime "{row.text["regime"]}": taken as neither strong, weak nor tuned'
         for row in corpus.families.values()
         if row.text["regime"] not in ("strong", "weak", "tuned", "")
     )
-    return [f"{_families(count)} of unknown {words}" for words, count in sorted(strange.items())]
+    return [f"{_families(count)} of {words}" for words, count in sorted(strange.items())]
+
+
+def _framework_words(name: str) -> str:
+    shared = "predicted by what all frameworks share"
+    if name in get_args(Framework):
+        return f'framework_class "{name}", of which no run was measured: {shared}'
+    return f'unknown framework_class "{name}": {shared}'
 
 
 def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import dropwhile
+from itertools import dropwhile, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,8 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
         lines.taken()
         for cells in filter(None, reader):
             line, written = lines.taken()
-            named = dict.fromkeys(header, "") | {name: cell.strip() for name, cell in zip(header, cells)}
+            filled = zip_longest(header, cells[: len(header)], fillvalue="")
+            named = {name: cell.strip() for name, cell in filled}
             rows.append(Row(str(path), line, named, {}, written, header))
             beyond.append([cell.strip() for cell in cells[_width(header) :]])
     except csv.Error as error:
