@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import SpecError
-from perfmodel.report.kinds.validation import notes
+from perfmodel.report.kinds.validation import notes, tables
 from perfmodel.validate.corpus import MOST_POINTS, read_corpus
 from perfmodel.validate.runner import shipped_corpus, validate
 
@@ -259,3 +259,10 @@ def test_a_framework_of_which_no_run_was_measured_is_not_called_unknown(folder: 
         f'1 family of framework_class "fsdp_compiled", of which no run was measured: {shared}',
         f'1 family of unknown framework_class "abacus": {shared}',
     ]
+
+
+def test_the_table_says_what_its_last_columns_are_and_on_how_few_families_knees_rest(folder: Folder) -> None:
+    folder.change("points", "3.2,,,steady,B", "6.0,,,steady,B")
+    table = tables(validate(folder.written(), modes=("one_node", "two_point")).envelope())[0]
+    assert "band: its half-width" in table.note
+    assert "knees found within a factor of two (one node of 1 family, two point of 1 family)" in table.note

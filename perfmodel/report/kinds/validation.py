@@ -12,6 +12,7 @@ from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table,
 from perfmodel.report.svg import MOST_DOTS
 
 WORST = 15
+FEW_KNEES = 20  # families: one more or less moves the share by a twentieth
 MOST_REASONS = 5  # that are told one by one
 
 
@@ -110,7 +111,9 @@ def _skipped(result: Mapping[str, Any]) -> list[str]:
         reasons = Counter(mode.get("skipped") or {}).most_common()
         if reasons:
             every = _counted(sum(count for _, count in reasons), "family", "families")
-            told = "; ".join(f"{reason}: {count}" if len(reasons) > 1 else reason for reason, count in reasons)
+            told = "; ".join(
+                f"{reason}: {count}" if len(reasons) > 1 else reason for reason, count in reasons
+            )
             found.append(f"{name.replace('_', ' ')}: {every} not scored: {told}")
     return found
 
@@ -187,8 +190,22 @@ def _scores(result: Mapping[str, Any]) -> list[Table]:
         [name.replace("_", " "), *(mode.get(c.key) for c in columns[1:])]
         for name, mode in modes(result).items()
     ]
-    note = "Absolute percentage error; every family weighs the same. Cover: points inside the 90 % band."
+    note = (
+        "Absolute percentage error; every family weighs the same. Cover: points inside the 90 % band; band: its "
+        f"half-width. Knee x2: knees found within a factor of two{_few_knees(result)}; - where none is scored."
+    )
     return [Table("Error by mode", columns, rows, note=note, role="decision")]
+
+
+def _few_knees(result: Mapping[str, Any]) -> str:
+    """Families behind the share of knees, where they are so few that it says little."""
+    counts = {name: (mode.get("knee") or {}).get("families") for name, mode in modes(result).items()}
+    few = [
+        f"{name.replace('_', ' ')} of {_counted(count, 'family', 'families')}"
+        for name, count in counts.items()
+        if count and count < FEW_KNEES
+    ]
+    return f" ({', '.join(few)})" if few else ""
 
 
 def _baselines(result: Mapping[str, Any]) -> list[Table]:
