@@ -39,6 +39,16 @@ LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 
 
+TABLES = {
+    "workloads.csv": ("workload", "kind"),
+    "families.csv": FAMILY_COLUMNS,
+    "points.csv": POINT_COLUMNS,
+    "collectives.csv": SWEEP_COLUMNS,
+    "sources.csv": ("source", "address"),
+}
+MAY_LACK = ("collectives.csv", "sources.csv")
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Families, points and workloads as read, with nothing resolved yet."""
@@ -48,32 +58,22 @@ class Corpus:
     workloads: dict[str, Workload]
     collectives: tuple[Row, ...]
     corrected: Mapping[str, str]  # families whose label the source's scripts contradict -> where they do
+    unsourced: tuple[Row, ...]  # families whose source has no line in sources.csv
 
 
 def read_corpus(folder: Path) -> Corpus:
     """Read a folder; every malformed cell is reported at once, with file, line and column."""
     problems: list[Problem] = []
     tables: dict[str, Table] = {}
-    for name, columns in (
-        ("workloads.csv", ("workload", "kind")),
-        ("families.csv", FAMILY_COLUMNS),
-        ("points.csv", POINT_COLUMNS),
-    ):
+    for name, columns in TABLES.items():
         path = folder / name
-        if not path.is_file():
-            problems.append(
-                Problem(
-                    code="D001",
-                    message=f"no file {name} in {folder}",
-                    help="see the form in validation/measured/README.md",
-                )
-            )
-            tables[name] = Table()
+        if path.is_file():
+            tables[name] = read_table(path, columns, problems)
             continue
-        tables[name] = read_table(path, columns, problems)
-    for name, needed in (("collectives.csv", SWEEP_COLUMNS), ("sources.csv", ("source", "address"))):
-        path = folder / name
-        tables[name] = read_table(path, needed, problems) if path.is_file() else Table()
+        tables[name] = Table()
+        if name not in MAY_LACK:
+            hint = "see the form in validation/measured/README.md"
+            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help=hint))
     workloads: dict[str, Workload] = {}
     for row in stated_once(tables["workloads.csv"].rows, "workload", problems):
         built = _workload(row, problems)
@@ -82,11 +82,9 @@ def read_corpus(folder: Path) -> Corpus:
             workloads[row.text["workload"]] = built
     once = stated_once(tables["families.csv"].rows, "family", problems)
     labelled = {row.text["family"]: row for row in once}
-    before = len(problems)
     sources = stated_once(tables["sources.csv"].rows, "source", problems)
     addresses = {row.text["source"]: row.text["address"] for row in sources}
-    if tables["sources.csv"].is_whole and len(problems) == before:
-        _check_sources(labelled, addresses, problems)
+    unsourced = _unsourced(labelled, addresses) if addresses else ()
     families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
     for row in families.values():
         _check_family(row, problems)
@@ -98,7 +96,7 @@ def read_corpus(folder: Path) -> Corpus:
         _check_sweep(row, problems)
     if problems:
         raise SpecError(problems)
-    return Corpus(families, tuple(points), workloads, tables["collectives.csv"].rows, reasons)
+    return Corpus(families, tuple(points), workloads, tables["collectives.csv"].rows, reasons, unsourced)
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:
@@ -156,14 +154,8 @@ def _check_params(row: Row, workload: Workload, problems: list[Problem]) -> None
         problems.append(row.problem("D005", message, hint, at="params"))
 
 
-def _check_sources(families: Mapping[str, Row], sources: Container[str], problems: list[Problem]) -> None:
-    for row in families.values():
-        source = row.text["source"]
-        if source and source not in sources:
-            hint = "give it a line there, or leave the cell blank"
-            problems.append(
-                row.problem("D006", f'source "{source}" is not in sources.csv', hint, at="source")
-            )
+def _unsourced(families: Mapping[str, Row], sources: Container[str]) -> tuple[Row, ...]:
+    return tuple(row for row in families.values() if row.text["source"] and row.text["source"] not in sources)
 
 
 def _check_family(row: Row, problems: list[Problem]) -> None:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.results import Result
+from perfmodel.results import Result, fingerprint
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Framework
 from perfmodel.validate import baselines
-from perfmodel.validate.corpus import Corpus, read_corpus
+from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
@@ -87,14 +87,24 @@ def validate(
         *_left_out(corpus),
         *_ratios(resolved.batchless, scored_families),
         *_unknown_words(corpus),
+        *_no_source(corpus),
     ]
     result["scheme"] = (
         f"every family predicted without its {scheme}"
         if is_shipped
         else "with the shipped beliefs as they are"
     )
-    inputs = {"data": SHIPPED if is_shipped else str(folder), "scheme": scheme if is_shipped else None}
+    inputs = {
+        "data": SHIPPED if is_shipped else str(folder),
+        "scheme": scheme if is_shipped else None,
+        "files": _tables_read(folder or shipped_corpus()),
+    }
     return Result("validation", inputs, result, seed)
+
+
+def _tables_read(folder: Path) -> dict[str, dict[str, str]]:
+    """Fingerprints of the tables that were read; whatever else lies in the folder is none of them."""
+    return {path.stem: fingerprint(path) for name in TABLES if (path := folder / name).is_file()}
 
 
 def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
@@ -165,6 +175,16 @@ def _unknown_words(corpus: Corpus) -> list[str]:
         if row.text["regime"] not in ("strong", "weak", "tuned", "")
     )
     return [f"{_families(count)} of {words}" for words, count in sorted(strange.items())]
+
+
+def _no_source(corpus: Corpus) -> list[str]:
+    """Families whose source nobody described, in words."""
+    first = {row.text["source"]: row.place for row in reversed(corpus.unsourced)}
+    counts = _count(row.text["source"] for row in corpus.unsourced)
+    return [
+        f'{first[source]}: {_families(count)} of source "{source}", which sources.csv lacks'
+        for source, count in counts.items()
+    ]
 
 
 def _framework_words(name: str) -> str:

@@ -181,11 +181,16 @@ def test_a_sweep_is_not_counted_as_a_family(folder: Folder) -> None:
         ("families", "fsdp,,strong", "fsdp,2.5,strong", 'families.csv:3 shard_group is "2.5": not a positive whole number'),
         ("points", "4,16,512,4096", "4,16,512,0.5", 'points.csv:6 seq_len is "0.5": less than 1'),
         ("points", "4,16,512,4096", "4,16,512,1e9", 'points.csv:6 seq_len is "1e9": more than 1e+08'),
-        ("families", "g2,mine", "g2,myne", 'families.csv:3 source "myne" is not in sources.csv'),
     ],
 )  # fmt: skip
 def test_a_cell_that_cannot_be_is_refused(folder: Folder, table: str, old: str, new: str, said: str) -> None:
     assert folder.change(table, old, new).faults() == [said]
+
+
+def test_a_source_that_nobody_described_is_noted(folder: Folder) -> None:
+    folder.change("families", "g2,mine", "g2,myne")
+    said = notes(validate(folder.written(), modes=()).envelope())
+    assert 'families.csv:3: 1 family of source "myne", which sources.csv lacks' in said
 
 
 def test_a_source_may_be_blank_or_go_without_a_file(folder: Folder) -> None:
@@ -266,3 +271,11 @@ def test_the_table_says_what_its_last_columns_are_and_on_how_few_families_knees_
     table = tables(validate(folder.written(), modes=("one_node", "two_point")).envelope())[0]
     assert "band: its half-width" in table.note
     assert "knees found within a factor of two (one node of 1 family, two point of 1 family)" in table.note
+
+
+def test_inputs_tell_folders_apart_by_what_was_read(folder: Folder) -> None:
+    first = validate(folder.written(), modes=()).inputs["files"]
+    (folder.path / "answer.json").write_text("{}")
+    assert validate(folder.path, modes=()).inputs["files"] == first
+    folder.change("points", "4,16,512,4096", "4,16,512,2048")
+    assert validate(folder.written(), modes=()).inputs["files"]["points"] != first["points"]
