@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -144,10 +145,15 @@ def _left_out(corpus: Corpus) -> list[str]:
     ]
 
 
+@cache
+def _fitted_on() -> Corpus:
+    return read_corpus(shipped_corpus())
+
+
 def _flattered(resolved: Resolved) -> list[str]:
     """How many of another folder's families the shipped beliefs were fitted on, in words."""
     families = {row.text["family"]: row for row in resolved.families}
-    seen = families_of_the_fit(families, resolved.points, read_corpus(shipped_corpus()))
+    seen = families_of_the_fit(families, resolved.points, _fitted_on())
     were = "were" if len(seen) > 1 else "was"
     told = f"{len(seen)} of {_families(len(families))} {were} in the fit of the beliefs: such errors flatter"
     return [told] if seen else []
