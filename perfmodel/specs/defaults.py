@@ -154,12 +154,7 @@ class Finisher:
                 if accelerator.peak.get(name, 0.0) >= floor and name in accelerator.peak
             ]
             return usable[0] if usable else next(iter(accelerator.peak))
-        eight_bit = (
-            wanted == "fp8"
-            and "int8" in accelerator.peak
-            and (accelerator.generation or "").startswith("tpu")
-        )
-        if wanted in ("fp8", "fp4") and wanted not in accelerator.peak and not eight_bit:
+        if not accelerator.trains_in(wanted):
             self._refuse(
                 "precision", f"{accelerator.name} has no {wanted}", f"it has {', '.join(accelerator.peak)}"
             )

@@ -97,6 +97,13 @@ class Accelerator(Record):
         description="Whether it reaches its neighbours' memory over PCIe; if not, what they exchange goes through the host's.",
     )
 
+    def trains_in(self, precision: str) -> bool:
+        """Whether it can multiply so narrow numbers; wider ones stand in for each other. TPUs train fp8 as integers."""
+        if precision not in ("fp8", "fp4") or precision in self.peak:
+            return True
+        is_tpu = (self.generation or "").startswith("tpu")
+        return precision == "fp8" and is_tpu and "int8" in self.peak
+
 
 class Link(Record):
     """A way between devices (scale-up) or between nodes (scale-out)."""

@@ -108,7 +108,6 @@ def search_beside(
     resolved: Resolved,
     beliefs_for: Callable[[int], Beliefs],
     rows: Sequence[int],
-    bounds: Bounds | None = None,
 ) -> list[dict[str, Any]]:
     """For measured runs, the layout that a search finds at the same K and batch, beside the authors' own."""
     data = resolved.observations
@@ -119,7 +118,7 @@ def search_beside(
         at = np.array([row])
         target = _target(resolved, row, logs)
         k = int(data.at.k[row])
-        task = Task(0, (k,), "time", 1, Limits(), bounds or Bounds())
+        task = Task(0, (k,), "time", 1, Limits(), Bounds())
         best = run_task(target, task).best
         theirs = float(np.exp(data.model(logs[:, None], at)[0]))
         meta = resolved.families[family].text

@@ -161,27 +161,20 @@ def _missing(row: Row, workload: Workload | None, catalog: Catalog) -> str | Non
         guess = did_you_mean(name, catalog.names("workloads"))
         return f'workload "{name}" is neither in workloads.csv nor in the zoo{guess}'
     unknown = _unknown_hardware(row, catalog, may_be_blank=("scale_up", "scale_out"))
+    if unknown:
+        return unknown
+    device, precision = catalog.get("accelerators", row.text["accelerator"]), row.text["precision"]
+    if not device.trains_in(precision):
+        return f"{device.name} has no {precision}; it has {', '.join(device.peak)}"
     has_work = (
         workload.flop_per_sample_forward or workload.flop_per_sample or (workload.layers and workload.hidden)
     )
-    return (
-        unknown
-        or _lacking_precision(catalog.get("accelerators", row.text["accelerator"]), row.text["precision"])
-        or (None if has_work else "the workload has neither FLOP nor dimensions")
-    )
+    return None if has_work else "the workload has neither FLOP nor dimensions"
 
 
 def _too_large_a_group(row: Row, largest_k: float) -> str | None:
     group = row.get("shard_group", 1.0)
     return f"shard_group is {group:g}, its largest k {largest_k:g}" if group > largest_k else None
-
-
-def _lacking_precision(device: Accelerator, precision: str) -> str | None:
-    """Eight or four bits that a device cannot multiply, as for a job; other rates stand in for each other."""
-    as_integers = precision == "fp8" and "int8" in device.peak and (device.generation or "").startswith("tpu")
-    if precision not in ("fp8", "fp4") or precision in device.peak or as_integers:
-        return None
-    return f"{device.name} has no {precision}; it has {', '.join(device.peak)}"
 
 
 def _unknown_hardware(row: Row, catalog: Catalog, may_be_blank: Container[str]) -> str | None:
