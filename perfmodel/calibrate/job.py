@@ -14,7 +14,7 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.parts import Traced, condition_on_parts
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import Posterior, condition_jobs
-from perfmodel.predict.beliefs import EFFECTS, Beliefs, Calibration
+from perfmodel.predict.beliefs import DISCREPANCY_MEANINGS, EFFECTS, Beliefs, Calibration
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import centre, choose, describe
 from perfmodel.predict.layouts import Layouts
@@ -170,7 +170,7 @@ def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, 
                 "spread_before": before,
                 "spread_after": after,
                 "status": status,
-                "meaning": MEANINGS.get(name, "what no coefficient explains"),
+                "meaning": MEANINGS.get(name) or f"unexplained, {DISCREPANCY_MEANINGS[name]}",
             }
         )
     order = {"at a bound": 0, "in conflict with the prior": 1, "fitted": 2, "unidentified": 3}

@@ -27,21 +27,22 @@ Array = NDArray[np.float64]
 
 HARDWARE_LEVELS = ("accelerator", "generation*precision", "generation", "scale_up", "scale_out")
 
-# Discrepancies that no coefficient explains: each a slope on a feature of the layout (see `discrepancy`).
-DISCREPANCIES: tuple[str, ...] = (
-    "offset",
-    "log2_k",
-    "crossed",
-    "log2_nodes",
-    "log_batch",
-    "log_tp",
-    "log_pp",
-    "log_cp",
-    "log_ep",
-    "repeated",
-    "log_micro_batch",
-    "log_tokens",
-)
+# Discrepancies that no coefficient explains: each a slope on a feature of the layout (see `features.discrepancy`).
+DISCREPANCY_MEANINGS: dict[str, str] = {
+    "offset": "all K alike",
+    "log2_k": "by doublings of K",
+    "crossed": "beyond one node",
+    "log2_nodes": "by doublings of nodes",
+    "log_batch": "by the batch of an accelerator",
+    "log_tp": "by tensor parallelism",
+    "log_pp": "by pipeline stages",
+    "log_cp": "by context parallelism",
+    "log_ep": "by expert parallelism",
+    "repeated": "by recomputation",
+    "log_micro_batch": "by the micro-batch",
+    "log_tokens": "by the length of a sample",
+}
+DISCREPANCIES: tuple[str, ...] = tuple(DISCREPANCY_MEANINGS)
 EFFECTS: tuple[str, ...] = (*NAMES, *DISCREPANCIES)
 
 # Classes of workload whose bands are checked apart.
