@@ -77,7 +77,6 @@ def compare(
     With two files the flags hold for both. With one, or with -w and -c, the second job is the first with the changes
     of --set; flags beside one file change the second job too.
     """
-
     known = load_beliefs(beliefs)
 
     def load(path: Path | None, *, flags: bool, assignments: list[str] | None) -> Job:

@@ -59,7 +59,6 @@ def explain(
 ) -> None:
     """Explain the step at one K: each term with its formula, inputs, their sources, share and sensitivity; each
     collective with the bandwidth that would hide it."""
-
     known = load_beliefs(beliefs)
     found = job_from_options(
         job, workload=workload, cluster=cluster, k=k, regime=regime, global_batch=global_batch, seq_len=seq_len,

@@ -57,7 +57,6 @@ def roofline(
     no_color: NoColorOption = False,
 ) -> None:
     """Place each phase of the step under the roofline: FLOP per byte, rate reached, roofs, as the batch per worker shrinks."""
-
     known = load_beliefs(beliefs)
     found = job_from_options(
         job, workload=workload, cluster=cluster, k=k, regime=regime, global_batch=global_batch, seq_len=seq_len,

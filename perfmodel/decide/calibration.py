@@ -38,6 +38,7 @@ from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import REASONS, Refusal
 from perfmodel.results import Result, fingerprint
 from perfmodel.specs.jobs import Job
+from perfmodel.specs.layout import layout_words
 
 
 def calibrate_job(
@@ -118,7 +119,7 @@ def calibrate_job(
     stated = float(setup.operations.training_flop()) > 0 or float(setup.operations.other_traffic) > 0
     warnings = far_slower(timings, report["points"]) if timings is not None and stated else []
     if report.get("trace_layout") is not None and job.layout == "auto":
-        words = _layout_words(report["trace_layout"])
+        words = layout_words(report["trace_layout"])
         notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
     if report["points"] and job.layout == "auto":
         notes.append(_layouts_assumed(report["points"]))
@@ -240,19 +241,11 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _layout_words(layout: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in layout.items() if value not in (1, None))
-
-
 def _layouts_assumed(points: Sequence[Mapping[str, Any]]) -> str:
     """Which layouts the fit took the runs to have, where nobody gave one; K with the same layout together."""
     by_layout: dict[str, list[str]] = {}
     for row in points:
-        # How many micro-batches there are follows from the batch.
-        said = {
-            key: value for key, value in row["layout"].items() if key != "accumulation" and value != "none"
-        }
-        by_layout.setdefault(_layout_words(said), []).append(str(row["k"]))
+        by_layout.setdefault(layout_words(row["layout"]), []).append(str(row["k"]))
     assumed = "; ".join(f"K = {', '.join(k)}: {words}" for words, k in by_layout.items())
     return (
         f"nobody gave the layout of the measured runs: the fit assumes what the search chose, {assumed}; "

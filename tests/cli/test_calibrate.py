@@ -349,7 +349,7 @@ def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(tmp_path: Pa
     predicted = json.loads(run("predict", "job.yaml", "--format", "json", cwd=tmp_path).stdout)
     assert chosen == predicted["result"]["layout"][:2]
     assert len(notes) == 1
-    assert "K = 8: dp 4, pp 2, sharding zero1" in notes[0]
+    assert "K = 8: dp4 pp2 zero1" in notes[0]
     assert notes[0].endswith("state what ran with --layout")
     stated, silent = fit("--layout", "tp=2,sharding=zero1")
     assert [layout["tp"] for layout in stated] == [2, 2]
