@@ -14,7 +14,7 @@ from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.rank_times import RankTimes
 from perfmodel.calibrate.readers.steps import TraceSummary
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.prediction import power_of
+from perfmodel.decide.power import power_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.energy import power_w
 from perfmodel.models.straggler_fit import LEAST_SAMPLES

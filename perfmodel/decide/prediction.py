@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
-from perfmodel.decide.cost import Decision, bill, decide
-from perfmodel.decide.energy import PowerModel, step_energy
+from perfmodel.decide.cost import Choice, bill, decide
+from perfmodel.decide.energy import step_energy
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import (
     DEFAULT_THRESHOLD,
@@ -24,10 +24,11 @@ from perfmodel.decide.knee import (
     threshold_knee,
 )
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
+from perfmodel.decide.power import energy_band, measured_power, power_basis, power_of
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band, is_timed
 from perfmodel.decide.tariffs import tariff_of
-from perfmodel.predict.beliefs import Beliefs, MeasuredPower, shipped_beliefs
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
 from perfmodel.predict.curve import Curve, curve
 from perfmodel.predict.search import Search
@@ -41,10 +42,6 @@ from perfmodel.units import format_quantity
 Array = NDArray[np.float64]
 
 DRAWS = 200
-# Share of the rated power where an accelerator's idle draw is not known.
-IDLE_SHARE = 0.12
-DEFAULT_TDP_W = 400.0
-DEFAULT_PUE = 1.25
 
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
     ("other jobs on the same network", "optimistic"),
@@ -169,55 +166,6 @@ def priced(job: Job) -> tuple[Tariff, bool]:
     ), False
 
 
-def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
-    """Power of an accelerator and its surroundings; what no log and no datasheet gives is a stated share."""
-    device, node = job.cluster.node.accelerator, job.cluster.node
-    rated = device.tdp or DEFAULT_TDP_W
-    host = (
-        node.host_power
-        or (
-            max(node.max_power - rated * node.accelerators_per_node, 0.0)
-            if node.max_power
-            else 0.2 * rated * node.accelerators_per_node
-        )
-    ) / node.accelerators_per_node
-    idle = device.idle_power or IDLE_SHARE * rated
-    if measured is not None:
-        idle = idle if measured.idle_w is None else measured.idle_w
-        rated = idle + measured.scale * (rated - idle)
-    return PowerModel(
-        rated_w=rated,
-        idle_w=idle,
-        host_w=host,
-        pue=job.price.pue or DEFAULT_PUE,
-        grams_per_j=job.grid.carbon if job.grid is not None else None,
-    )
-
-
-def measured_power(beliefs: Beliefs) -> MeasuredPower | None:
-    """What power logs said, where the beliefs hold it."""
-    return None if beliefs.calibration is None else beliefs.calibration.power
-
-
-def _power_basis(job: Job, beliefs: Beliefs) -> dict[str, Any]:
-    """What joules and grams rest on."""
-    measured, device = measured_power(beliefs), job.cluster.node.accelerator
-    model = power_of(job, measured)
-    words = (
-        f"{format_quantity(model.idle_w, 'W')} at rest, {format_quantity(model.rated_w, 'W')} at full load"
-    )
-    if measured is not None:
-        return {"value": words, "confidence": "measured", "source": measured.source, "date": None}
-    source = "rated power; how much of it each part of a step draws is assumed"
-    known = device.tdp is not None
-    return {
-        "value": words,
-        "confidence": "datasheet" if known else "assumed",
-        "source": source if known else f"no datasheet gives it: {source}",
-        "date": device.date if known else None,
-    }
-
-
 def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
     """The documented `result` of a prediction."""
     k, time = found.k, found.time_s
@@ -244,7 +192,19 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     tariff, is_priced = priced(job)
     run = time * steps
     cost = decide(k, run, tariff, work=work, draws_s=found.draws_s * steps)
-    energy = step_energy(k, found.parts, power_of(job, measured_power(beliefs)))
+    # A bill grows with its hours alone, so the ends of the time's band are those of the cost's.
+    ends = (("", time), ("_low", found.low_s), ("_high", found.high_s))
+    costs = {
+        f"cost_usd{end}": bill(k, seconds * steps, tariff).total_usd / work
+        if is_priced
+        else np.full(k.shape, np.nan)
+        for end, seconds in ends
+    }
+    measured = measured_power(beliefs)
+    energy = step_energy(k, found.parts, power_of(job, measured))
+    joules = energy.energy_j * steps / work
+    grams = np.full(k.shape, np.nan) if energy.carbon_g is None else energy.carbon_g * steps / work
+    less, more = energy_band((found.low_s, time, found.high_s), measured)
     rules: dict[str, KneeOf] = {
         "threshold": lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
         "curvature": lambda seconds: curvature_knee(k, speedup_of(seconds)),
@@ -279,20 +239,22 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "feasible": found.feasible,
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
-        "cost_usd": cost.bill.total_usd / work if is_priced else np.full(k.shape, np.nan),
+        **costs,
         "cost_basis": _cost_basis(job),
-        "energy_j": energy.energy_j * steps / work,
-        "carbon_g": energy.carbon_g * steps / work
-        if energy.carbon_g is not None
-        else np.full(k.shape, np.nan),
+        "energy_j": joules,
+        "energy_j_low": joules * less,
+        "energy_j_high": joules * more,
+        "carbon_g": grams,
+        "carbon_g_low": grams * less,
+        "carbon_g_high": grams * more,
         "baseline_k": int(k[base]),
         "knee": {
             rule: _knee(found, lost, rule, knee_of, drawn[rule])
             | {"at_risk_from_k": at_risk, "how": how_chosen(rule, threshold, odds)}
             for rule, knee_of in rules.items()
         },
-        "p_star": _choice(found, cost, "p_star", is_priced),
-        "fastest": _choice(found, cost, "fastest", is_priced),
+        "p_star": _choice(found, cost.p_star, costs),
+        "fastest": _choice(found, cost.fastest, costs),
         "exchange": {"times_the_cost": cost.times_the_cost, "times_faster": cost.times_faster},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
@@ -405,9 +367,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "efficiency_high",
         "throughput",
         "hidden_s",
-        "cost_usd",
-        "energy_j",
-        "carbon_g",
+        *(f"{name}{end}" for name in ("cost_usd", "energy_j", "carbon_g") for end in ("", "_low", "_high")),
     )
     return {
         "k": k.astype(int),
@@ -473,16 +433,22 @@ def _k_after(after: Knee, last_k: int) -> int | None:
     return int(after.k) if np.isfinite(after.k) else None
 
 
-_CHOICE = ("k", "cost_usd", "time_s", "run_s", "k_low", "k_high")
+_CHOICE = ("k", "cost_usd", "cost_usd_low", "cost_usd_high", "time_s", "run_s", "k_low", "k_high")
 
 
-def _choice(found: Curve, decision: Decision, name: str, is_priced: bool) -> dict[str, Any]:
+def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, Any]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
-    choice = getattr(decision, name)
-    cost = choice.cost_usd if is_priced else None
-    step_s = float(found.time_s[found.k == choice.k][0])
-    values = (choice.k, cost, step_s, choice.time_s, choice.k_low, choice.k_high)
-    return dict(zip(_CHOICE, values, strict=True))
+    at = int(np.flatnonzero(found.k == choice.k)[0])
+    spent = {name: float(values[at]) if np.isfinite(values[at]) else None for name, values in costs.items()}
+    values = {
+        "k": choice.k,
+        **spent,
+        "time_s": float(found.time_s[at]),
+        "run_s": choice.time_s,
+        "k_low": choice.k_low,
+        "k_high": choice.k_high,
+    }
+    return {name: values[name] for name in _CHOICE}
 
 
 def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
@@ -528,7 +494,7 @@ def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str
         "date": job.price.date,
     }
     if beliefs is not None:
-        items["power"] = _power_basis(job, beliefs)
+        items["power"] = power_basis(job, beliefs)
     for index, name in enumerate(NAMES):
         items[f"belief: {name}"] = {
             "value": float(f"{np.exp(found.logs[index]):.4g}"),

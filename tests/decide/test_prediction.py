@@ -14,7 +14,8 @@ from perfmodel.specs.jobs import load_job
 
 ALIGNED = (
     "time_s", "time_s_low", "time_s_high", "speedup", "efficiency", "throughput", "memory_bytes", "feasible",
-    "reason", "layout", "cost_usd", "energy_j", "carbon_g", "hidden_s",
+    "reason", "layout", "cost_usd", "energy_j", "carbon_g", "hidden_s", "cost_usd_low", "cost_usd_high", "energy_j_low",
+    "energy_j_high", "carbon_g_low", "carbon_g_high",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import Shape
-from perfmodel.decide.prediction import measured_power, power_of
+from perfmodel.decide.power import measured_power, power_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import NAMES, from_logs

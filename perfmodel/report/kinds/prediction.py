@@ -142,7 +142,7 @@ def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
     for label, point in (("Cheapest, p*", p_star), ("Fastest", fastest)):
         if point.get("k") is not None:
             step = text.quantity(common.at(result, "time_s", point["k"]), "s")
-            more = f"{step} a step, {text.quantity(point.get('cost_usd'), 'USD')}"
+            more = f"{step} a step, {_cost(point)}"
             found.append((label, f"K = {point['k']}", more))
     return found
 
@@ -181,11 +181,14 @@ def charts(envelope: Envelope) -> list[Chart]:
                 alt="Share of each part of the step time at each K; the table of parts has the numbers.",
             )
         )  # fmt: skip
-    cost = common.array(result, "cost_usd", n)
+    cost, least, most = (common.array(result, f"cost_usd{end}", n) for end in ("", "_low", "_high"))
     if any(c is not None for c in cost):
+        drawn = Series("predicted", k, cost)
+        if any(c is not None for c in least):
+            drawn = Series("predicted", k, cost, least, most)
         found.append(
             Chart(
-                "Cost", "K", "cost", [Series("predicted", k, cost)], alt=f"Cost of {subject} against K.",
+                "Cost", "K", "cost", [drawn], alt=f"Cost of {subject} against K.",
                 y_quantity="USD", marks=[m for m in marks if m.style != "boundary"],
                 note=_basis(result.get("cost_basis")),
             )
@@ -255,6 +258,15 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
         ("cost_usd", Column("cost", "USD", 2, "cost_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
         ("carbon_g", Column("CO2", "g", 6, "carbon_g")),
+        *(
+            (f"{key}_{end}", Column(f"{name} {end}", unit, 8, f"{key}_{end}", key))
+            for key, name, unit in (
+                ("cost_usd", "cost", "USD"),
+                ("energy_j", "energy", "J"),
+                ("carbon_g", "CO2", "g"),
+            )
+            for end in ("low", "high")
+        ),
     ]
     arrays = [common.array(result, key, n) for key, _ in specs]
     layouts = [common.layout_text(item) for item in common.array(result, "layout", n)]
@@ -357,7 +369,7 @@ def _span(knee: Mapping[str, Any], before: str = "") -> str:
 
 
 def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
-    cost = text.quantity(p_star["cost_usd"], "USD") if p_star.get("cost_usd") is not None else "price unknown"
+    cost = _cost(p_star) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if p_star["k"] == fastest["k"]:
         step = text.quantity(t1, "s")
@@ -369,6 +381,15 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
     if c0 and c1 and speed:
         sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(speed, 'x')} the speed"
     return sentence + "."
+
+
+def _cost(point: Mapping[str, Any]) -> str:
+    """What a choice costs, with its band where the result has one."""
+    least, most = point.get("cost_usd_low"), point.get("cost_usd_high")
+    cost = text.quantity(point.get("cost_usd"), "USD")
+    if least is None or most is None or least == most:
+        return cost
+    return f"{cost}, band {text.number(least)}-{text.number(most)}"
 
 
 def _basis(value: Any) -> str:
