@@ -1,6 +1,6 @@
 """Fit the collective coefficients on the shipped corpus and write priors and folds.
 
-OMP_NUM_THREADS=1 python validation/fit_collectives.py    # three minutes; threads gain nothing on matrices this small
+OMP_NUM_THREADS=1 python validation/fit_collectives.py    # some eight minutes; threads gain nothing on matrices this small
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ SCALE: Final = 0.05  # of residuals within a sweep, in logarithms
 WIDENED: Final = (4.0, 2.0, 1.0)  # `SCALE` is wide at first, so that no early misfit is taken for an outlier
 #: Residuals of neighbouring sizes correlate by 0.55, so the 17 sizes of a usual sweep carry as much as 5.6.
 INDEPENDENT: Final = 1 / 3
-TOLERANCE: Final = 3e-4  # mean move of a logarithm, where a fit stops
+TOLERANCE: Final = 1e-4  # mean move of a logarithm, where a fit stops
 STEP: Final = 1e-5  # of a logarithm, for slopes
 
 
