@@ -23,6 +23,7 @@ from perfmodel.decide.plan.search import as_layouts, energy_of
 from perfmodel.decide.plan.space import Bounds
 from perfmodel.decide.plan.sweep import parse_sweep
 from perfmodel.decide.plan.targets import candidate_setup, setup_at, target_of
+from perfmodel.decide.prediction import predict
 from perfmodel.errors import UsageError
 from perfmodel.predict.beliefs import Beliefs, textbook_beliefs
 from perfmodel.predict.curve import curve
@@ -268,6 +269,22 @@ def test_no_divisible_layout_says_so(catalog: Catalog, beliefs: Beliefs) -> None
     assert not out.met
 
 
+def test_a_candidate_is_banded_as_the_prediction_of_its_layout(catalog: Catalog, beliefs: Beliefs) -> None:
+    row = plan(catalog, beliefs, make(catalog), objective="cost").result.envelope()["result"]["candidates"][0]
+    alone = predict(make(catalog, k=row["k"], layout=row["layout"]), beliefs, draws=64).result
+    for name in ("time_s", "cost_usd", "energy_j"):
+        assert row[f"{name}_high"] / row[name] == pytest.approx(
+            alone[f"{name}_high"][0] / alone[name][0], rel=0.05
+        ), name
+
+
+def test_notes_are_of_every_cluster(catalog: Catalog, beliefs: Beliefs) -> None:
+    jobs = [make(catalog, cluster=name) for name in ("dgx-a100", "dgx-h100")]
+    found = find(jobs, Request(objective="cost", bounds=TINY), beliefs)
+    notes = make_plan(found, beliefs, catalog, {}).result.result["notes"]
+    assert [sum(name in note for note in notes) for name in ("DGX A100", "DGX H100")] == [1, 1]
+
+
 def test_result_has_what_the_contract_names(catalog: Catalog, beliefs: Beliefs) -> None:
     out = plan(catalog, beliefs, make(catalog, grid="US-VA"), objective="cost")
     envelope = out.result.envelope()
@@ -278,7 +295,8 @@ def test_result_has_what_the_contract_names(catalog: Catalog, beliefs: Beliefs) 
     for rank, row in enumerate(result["candidates"], 1):
         assert names | {"time_s_low", "time_s_high", "carbon_g"} <= set(row)
         assert row["rank"] == rank
-        assert row["time_s_low"] < row["time_s"] < row["time_s_high"]
+        for name in ("time_s", "cost_usd", "energy_j", "carbon_g"):
+            assert row[f"{name}_low"] < row[name] < row[f"{name}_high"], name
     costs = [row["cost_usd"] for row in result["candidates"]]
     assert costs == sorted(costs)
     front = [(row["wall_s"], row["cost_usd"]) for row in result["pareto"]]

@@ -17,6 +17,7 @@ from perfmodel.decide.plan.constraints import Nearest, nearest
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
+from perfmodel.decide.power import energy_band, measured_power
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
 from perfmodel.predict.beliefs import Beliefs
@@ -48,7 +49,10 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
     if missed is not None and missed.candidate is not None:
         shown = (missed.candidate,)
     curves = [_banded(found, beliefs, candidate) for candidate in shown]
-    entries = [_entry(found, c, i + 1, curves[i]) for i, c in enumerate(shown)]
+    entries = [
+        {"rank": i + 1, **_entry(found, c), **_bands(found, c, curves[i], beliefs)}
+        for i, c in enumerate(shown)
+    ]
     result: dict[str, Any] = {
         "answer": _sentence(found, shown, curves, missed),
         "objective": found.request.objective,
@@ -88,14 +92,11 @@ def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
     return replace(band, time_s=band.time_s * around, low_s=band.low_s * around, high_s=band.high_s * around)
 
 
-def _entry(
-    found: Found, candidate: Candidate, rank: int | None = None, band: Curve | None = None
-) -> dict[str, Any]:
+def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
     target = found.targets[candidate.target]
     grams = target.power.grams_per_j
     energy = candidate.energy_j * target.steps
-    entry: dict[str, Any] = {} if rank is None else {"rank": rank}
-    entry |= {
+    return {
         "cluster": target.name,
         "k": candidate.k,
         "layout": candidate.layout(),
@@ -107,9 +108,24 @@ def _entry(
         "carbon_g": None if grams is None else energy * grams,
         "memory_bytes": candidate.memory_bytes,
     }
-    if band is not None:
-        entry["time_s_low"], entry["time_s_high"] = float(band.low_s[0]), float(band.high_s[0])
-    return entry
+
+
+def _bands(found: Found, candidate: Candidate, band: Curve, beliefs: Beliefs) -> dict[str, Any]:
+    """Both ends of a candidate's time, bill and energy."""
+    target = found.targets[candidate.target]
+    times = np.array([band.low_s[0], candidate.time_s, band.high_s[0]])
+    spent = cost.CostTerms.of([candidate.k] * 3, target.tariff).usd(times * target.steps)
+    shares = energy_band((times[:1], times[1:2], times[2:]), measured_power(beliefs))
+    entry = _entry(found, candidate)
+    ends: dict[str, Any] = {}
+    for end, i, share in zip(("low", "high"), (0, 2), shares, strict=True):
+        ends |= {
+            f"time_s_{end}": float(times[i]),
+            f"cost_usd_{end}": candidate.cost_usd * float(spent[i] / spent[1]) if spent[1] else 0.0,
+            f"energy_j_{end}": entry["energy_j"] * float(share[0]),
+            f"carbon_g_{end}": None if entry["carbon_g"] is None else entry["carbon_g"] * float(share[0]),
+        }
+    return ends
 
 
 def _pareto(found: Found) -> list[dict[str, Any]]:
@@ -215,9 +231,8 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
 
 
 def _notes(found: Found, beliefs: Beliefs) -> list[str]:
-    notes = [note for job in found.jobs for note in foreign(job, beliefs)]
-    notes += unmeasured(found.jobs[0], beliefs) if found.jobs else ()
-    notes += found.jobs[0].notes if found.jobs else ()
+    told = [(*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes) for job in found.jobs]
+    notes = list(dict.fromkeys(note for of_job in told for note in of_job))
     if found.jobs and found.jobs[0].steps is None:
         notes.append("no steps given: cost, energy, deadline and budget are for one step")
     unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]

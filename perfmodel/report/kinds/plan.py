@@ -188,6 +188,15 @@ def _ranking(
         Column("energy", "J", 7, "energy_j"),
         Column("carbon", "g", 8, "carbon_g"),
         Column("memory", "B", 6, "memory_bytes"),
+        *(
+            Column(f"{name} {end}", unit, 9, f"{key}_{end}", key)
+            for key, name, unit in (
+                ("cost_usd", "cost", "USD"),
+                ("energy_j", "energy", "J"),
+                ("carbon_g", "carbon", "g"),
+            )
+            for end in ("low", "high")
+        ),
     ]
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
