@@ -22,11 +22,12 @@ from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.compute import (
     EXPERT_CALL_SHARE,
     LOSS_BYTES,
-    SCORE_BACKWARD,
-    SCORE_FORWARD,
+    PRODUCT_BYTES,
+    SOFTMAX_BYTES,
     MicroBatch,
     logit_rate,
     micro_batch,
+    score_bytes,
 )
 from perfmodel.predict.curve import Curve, coefficients, curve
 from perfmodel.predict.layouts import Layouts
@@ -133,10 +134,8 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     width = at.micro_batch * ops.tokens / at.cp / at.tp * machine.element_bytes
     tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
     repeated = np.maximum(mb.repeated, at.selective)
-    score_bytes = (
-        c.unfused * (SCORE_FORWARD * (1.0 + repeated) + SCORE_BACKWARD) * 0.5 * machine.element_bytes
-    )
-    scores = at.micro_batch * ops.score_elements * cut * score_bytes
+    moved = score_bytes(machine, repeated, PRODUCT_BYTES) + score_bytes(machine, repeated, SOFTMAX_BYTES)
+    scores = at.micro_batch * ops.score_elements * cut * c.unfused * moved
     elementwise = mb.elementwise / c.pace * bandwidth
     other = at.micro_batch * cut * (3.0 + mb.repeated)
     optimizer = found.step.parts["optimizer"]

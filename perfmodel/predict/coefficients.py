@@ -56,7 +56,8 @@ class Coefficients:
     )
     unfused: Array = _coefficient(
         0.03, 1.0, "framework framework*generation framework*tuning",
-        "1", "share of attention that runs without a fused kernel", _KERNELS,
+        "1", "share of attention that runs without a fused kernel; above 1, with more passes over the scores than needed",
+        _KERNELS,
     )  # fmt: skip
     memory: Array = _coefficient(
         0.80,
@@ -67,7 +68,12 @@ class Coefficients:
         _KERNELS,
     )
     elementwise: Array = _coefficient(
-        1.0, 0.3, "framework kind", "1", "element-wise traffic against the counted one", "Korthikanti 2022"
+        1.0,
+        0.3,
+        "framework kind workload",
+        "1",
+        "element-wise traffic against the counted one",
+        "Korthikanti 2022",
     )
     call_s: Array = _coefficient(
         16e-6, 0.4, "generation framework", "s", "fixed device time of a matrix product", _STEP

@@ -18,8 +18,11 @@ Array = NDArray[np.float64]
 
 BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
 ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
-# Bytes per attention probability where softmax, mask and dropout are kernels of their own.
-SCORE_FORWARD, SCORE_BACKWARD = 13.0, 19.0
+# Without a fused kernel: passes of the two products backward, and bytes per probability in 16 bit that the products move
+# (each writes or reads the scores once) and that softmax, mask and dropout do, forward and backward.
+PRODUCTS_BACKWARD = 2.0
+PRODUCT_BYTES = (4.0, 8.0)
+SOFTMAX_BYTES = (9.0, 11.0)
 BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
 TENSOR_HOST = 0.17  # more to issue where tensor parallelism adds its collectives
 # Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
@@ -82,13 +85,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     matmul = matmul * passes / at.pp
 
     samples = at.micro_batch
-    again = np.maximum(repeated, at.selective)
-    unfused = np.minimum(c.unfused, 1.0)
-    # A fused kernel skips what a causal mask hides; an unfused one computes all and masks.
-    arithmetic = ops.attention_flop * (1.0 + unfused * ops.masked) * (1.0 + ATTENTION_BACKWARD + again)
-    attention = samples * cut * arithmetic / (machine.peak16_flop_per_s * c.attention)
-    score_bytes = c.unfused * (SCORE_FORWARD * (1.0 + again) + SCORE_BACKWARD)
-    attention = attention + samples * ops.score_elements * cut * score_bytes * width / bandwidth
+    attention = _attention(ops, machine, at, c, repeated)
 
     traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
     hidden_cut = np.where(at.sequence_parallel > 0, cut, cut * at.tp)
@@ -125,6 +122,35 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     return MicroBatch(
         matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated
     )
+
+
+def score_bytes(machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:
+    """Bytes of one probability in a step, from those in 16 bit of a forward and a backward pass."""
+    forward, backward = per_score
+    return np.asarray((forward * (1.0 + again) + backward) * 0.5 * machine.element_bytes)
+
+
+def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, repeated: Array) -> Array:
+    """Seconds of scores, softmax and weighted values, forward and backward; (2) of the theory page on the roofline.
+
+    A fused kernel keeps the scores on the chip, skips what a causal mask hides and computes them again backward. Others
+    compute all: two library products of few FLOP per byte, and kernels that do nothing but move the scores.
+    """
+    scale = at.micro_batch / (at.cp * at.tp * at.pp)
+    again = np.maximum(repeated, at.selective)
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    fused = (
+        ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / (machine.peak16_flop_per_s * c.attention)
+    )
+    products = roofline_time(
+        ops.attention_flop * (1.0 + ops.masked) * (1.0 + PRODUCTS_BACKWARD + again),
+        ops.score_elements * score_bytes(machine, again, PRODUCT_BYTES),
+        flop_per_s=machine.peak16_flop_per_s * c.matmul,
+        bytes_per_s=bandwidth,
+    )
+    softmax = ops.score_elements * score_bytes(machine, again, SOFTMAX_BYTES) / bandwidth
+    share = np.minimum(c.unfused, 1.0)
+    return np.asarray(scale * ((1.0 - share) * fused + c.unfused * (products + softmax)))
 
 
 def logit_rate(ops: Operations, machine: Machine, c: Coefficients) -> Array:

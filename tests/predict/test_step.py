@@ -237,10 +237,24 @@ def test_attention_without_a_fused_kernel_reads_and_writes_every_probability():
     fused = micro_batch(long, A100, layout, with_value("unfused", 0.0))
     unfused = micro_batch(long, A100, layout, with_value("unfused", 1.0))
     c = textbook()
-    traffic = (13.0 + 19.0) * long.score_elements / (A100.memory_bytes_per_s * c.memory)
-    # A causal mask hides half of the arithmetic from a fused kernel only.
-    assert unfused.attention == pytest.approx(2.0 * fused.attention + traffic)
+    bandwidth = A100.memory_bytes_per_s * c.memory
+    # A causal mask hides half of the arithmetic from a fused kernel only, which in turn computes scores again backward.
+    flop_s = 2.0 * 3.0 * long.attention_flop / (A100.peak16_flop_per_s * c.matmul)
+    product_s = (flop_s**4 + (12.0 * long.score_elements / bandwidth) ** 4) ** 0.25
+    assert unfused.attention == pytest.approx(product_s + 20.0 * long.score_elements / bandwidth)
     assert unfused.matmul == fused.matmul
+
+
+def test_products_of_unfused_attention_hide_their_arithmetic_behind_their_bytes():
+    short = ops_of("gpt2-small", 1024)  # heads of 64: 32 FLOP per byte
+    layout = at(8.0, batch=8.0, micro_batch=1)
+    slow, fast = (
+        micro_batch(short, A100, layout, replace(with_value("unfused", 1.0), attention=np.asarray(rate)))
+        for rate in (0.3, 0.9)
+    )
+    assert slow.attention == fast.attention  # the rate of a fused kernel says nothing of library products
+    bytes_s = 32.0 * short.score_elements / (A100.memory_bytes_per_s * textbook().memory)
+    assert bytes_s <= slow.attention < 1.03 * bytes_s
 
 
 def test_virtual_stages_that_nobody_stated_are_a_belief():
