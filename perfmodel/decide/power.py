@@ -89,7 +89,7 @@ def energy_band(time: tuple[Array, Array, Array], measured: MeasuredPower | None
 
     >>> low, high = energy_band((np.array([0.9]), np.array([1.0]), np.array([1.1])), None)
     >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.8], [1.24])
+    ([0.8], [1.25])
     """
     low, centre, high = (np.log(seconds) for seconds in time)
     draw = Z_90 * (POWER_SPREAD if measured is None else measured.spread)

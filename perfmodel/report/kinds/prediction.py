@@ -244,6 +244,18 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Decision", columns, rows, role="decision")]
 
 
+# Both ends of what is spent, after everything else: a page has the band of the cost as a chart.
+_BANDS = tuple(
+    (f"{key}_{end}", Column(f"{name} {end}", unit, 8, f"{key}_{end}", key))
+    for key, name, unit in (
+        ("cost_usd", "cost", "USD"),
+        ("energy_j", "energy", "J"),
+        ("carbon_g", "CO2", "g"),
+    )
+    for end in ("low", "high")
+)
+
+
 def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
     ks = list(result.get("k") or ())
     n = len(ks)
@@ -258,15 +270,6 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
         ("cost_usd", Column("cost", "USD", 2, "cost_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
         ("carbon_g", Column("CO2", "g", 6, "carbon_g")),
-        *(
-            (f"{key}_{end}", Column(f"{name} {end}", unit, 8, f"{key}_{end}", key))
-            for key, name, unit in (
-                ("cost_usd", "cost", "USD"),
-                ("energy_j", "energy", "J"),
-                ("carbon_g", "CO2", "g"),
-            )
-            for end in ("low", "high")
-        ),
     ]
     arrays = [common.array(result, key, n) for key, _ in specs]
     layouts = [common.layout_text(item) for item in common.array(result, "layout", n)]
@@ -279,6 +282,11 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
     if any(reasons):
         columns.append(Column("reason", "", 7, "reason"))
         rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
+    for key, column in _BANDS:
+        ends = common.array(result, key, n)
+        if any(value is not None for value in ends):
+            columns.append(column)
+            rows = [[*row, value] for row, value in zip(rows, ends, strict=True)]
     chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
     note = "Bands are 90 %." + (f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else "")
