@@ -382,10 +382,9 @@ def knees(group: dict[str, Any]) -> list[str]:
             ],
             rows,
         ),
-        "A knee is declared at the first measured K where the predicted efficiency is below 70 %; where it nowhere is, at the",
-        "first where the chance of that exceeds odds that were chosen, for each fold, on the other folds (most knees found at",
-        "no more than 4 % false alarms). Both knees are read at the measured K: one predicted just beyond the last of them",
-        "counts as missed.",
+        "A knee is declared at the first measured K where the predicted chance of an efficiency below 70 % exceeds odds that",
+        "were chosen, for each fold, on the other folds (most knees found at no more than 4 % false alarms). Both knees are",
+        "read at the measured K: one predicted just beyond the last of them counts as missed.",
         "",
     ]
 

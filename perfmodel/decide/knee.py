@@ -1,7 +1,7 @@
 """Where a scaling curve bends, by three rules, on one curve or on many draws of it at once.
 
-- `threshold`: the largest K with E(K) >= threshold. A predicted curve whose middle does not bend is asked again, made
-  `cautious`: jobs that saturate do so without warning, and the middle of what may happen is shy of that.
+- `threshold`: the largest K with E(K) >= threshold. On a predicted curve E is first made `cautious`: the middle of
+  what may happen bends too late, because jobs that saturate do so without warning.
 - `curvature`: Kneedle (Satopaa et al. 2011, ICDCSW) on S(K): the point furthest above the chord.
 - `marginal`: the last step of the ladder on which one more dollar still buys speedup above a floor.
 
@@ -108,38 +108,6 @@ def threshold_knee(k: ArrayLike, efficiency: ArrayLike, *, threshold: float = DE
     accepted = usable & (e >= threshold - _ROUNDING)
     last = _last_true(accepted)
     return _knee("threshold", k, last, _last_true(usable & ~accepted) > last)
-
-
-def predicted_knee(
-    k: ArrayLike, efficiency: ArrayLike, caution: ArrayLike, *, threshold: float = DEFAULT_THRESHOLD
-) -> Knee:
-    """The threshold's knee on a predicted curve: where its middle bends, else where it does times `caution` (<= 1).
-
-    >>> k, shy = [1, 2, 4, 8], [1.0, 0.9, 0.8, 0.72]
-    >>> float(predicted_knee(k, shy, 0.9).k), float(predicted_knee(k, [1.0, 0.9, 0.75, 0.6], 0.9).k)
-    (4.0, 4.0)
-    """
-    e = np.asarray(efficiency, dtype=np.float64)
-    middle = threshold_knee(k, e, threshold=threshold)
-    careful = threshold_knee(k, e * np.asarray(caution, dtype=np.float64), threshold=threshold)
-    return Knee(
-        "threshold",
-        np.where(middle.reached, middle.k, careful.k),
-        np.where(middle.reached, middle.last, careful.last),
-        middle.reached | careful.reached,
-    )
-
-
-def first_declared(
-    k: ArrayLike, efficiency: ArrayLike, careful: ArrayLike, *, threshold: float = DEFAULT_THRESHOLD
-) -> float:
-    """First K that a prediction declares to be below the threshold, by the rule of `predicted_knee`.
-
-    >>> first_declared([4, 8, 16], [0.9, 0.72, 0.5], [0.8, 0.65, 0.4]), first_declared([4, 8], [0.9, 0.72], [0.8, 0.65])
-    (16.0, 8.0)
-    """
-    middle = first_below(k, efficiency, threshold=threshold)
-    return middle if np.isfinite(middle) else first_below(k, careful, threshold=threshold)
 
 
 def curvature_knee(k: ArrayLike, speedup: ArrayLike, *, sensitivity: float = 1.0) -> Knee:

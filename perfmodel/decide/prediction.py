@@ -21,7 +21,6 @@ from perfmodel.decide.knee import (
     curvature_knee,
     first_below,
     marginal_knee,
-    predicted_knee,
     threshold_knee,
 )
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
@@ -207,7 +206,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     grams = np.full(k.shape, np.nan) if energy.carbon_g is None else energy.carbon_g * steps / work
     less, more = energy_band((found.low_s, time, found.high_s), measured)
     rules: dict[str, KneeOf] = {
-        "threshold": lambda seconds: predicted_knee(k, efficiency_of(seconds), caution, threshold=threshold),
+        "threshold": lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
         "curvature": lambda seconds: curvature_knee(k, speedup_of(seconds)),
         "marginal": lambda seconds: marginal_knee(
             k, speedup_of(seconds), bill(k, seconds * steps, tariff).total_usd / work
@@ -336,8 +335,8 @@ def how_chosen(rule: str, threshold: float, odds: float) -> str:
     if rule == "marginal":
         return "the last K at which one more dollar still buys speedup"
     return (
-        f"the largest K with an efficiency of at least {threshold:.0%}; where no K is predicted to be below, the last "
-        f"before that has a probability above {odds:.0%}; at risk from the K where it is above {RISK:.0%}"
+        f"the last K before efficiency is below {threshold:.0%} with a probability above {odds:.0%}; "
+        f"at risk from the K where that probability is above {RISK:.0%}"
     )
 
 

@@ -1,7 +1,7 @@
 """Does the predicted curve bend where the measured one does?
 
-A knee is declared at the first measured K where the predicted efficiency is below the threshold, and where it nowhere
-is, at the first whose chance of that exceeds some odds (`decide.knee.first_declared`, the rule of `predict`). The odds are chosen on held-out families: as many knees within a
+A knee is declared at the first measured K where the predicted chance that the efficiency is below the threshold exceeds
+some odds (`decide.knee.cautious`, as in `predict`). The odds are chosen on held-out families: as many knees within a
 factor of two as can be had while at most `ALARMS` of the straight families are alarmed. Measured and predicted knees are
 both read at the measured K, nothing is interpolated: a knee predicted just beyond the last measured K counts as missed.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
-from perfmodel.decide.knee import DEFAULT_THRESHOLD, RISK, cautious, first_below, first_declared
+from perfmodel.decide.knee import DEFAULT_THRESHOLD, RISK, cautious, first_below
 from perfmodel.validate.protocol import Scored, accelerator_time
 
 Array = NDArray[np.float64]
@@ -43,12 +43,7 @@ class Bend:
 
     def declared(self, odds: float) -> float:
         """First K that the prediction declares to be below the threshold."""
-        return first_declared(self.k, self.predicted, cautious(self.predicted, self.half, odds))
-
-    @property
-    def at_risk(self) -> float:
-        """First K whose lower end of the band is below it."""
-        return first_below(self.k, cautious(self.predicted, self.half, RISK))
+        return first_below(self.k, cautious(self.predicted, self.half, odds))
 
     def found(self, odds: float) -> bool:
         """Whether the knee is declared within a factor of two."""
@@ -127,7 +122,7 @@ def score_knees(families: Sequence[Bend], odds: Mapping[int, float]) -> KneeScor
     return KneeScore(
         bending=len(bent),
         found=sum(one.found(odds[one.family]) for one in bent),
-        at_risk=sum(one.at_risk <= one.knee for one in bent),
+        at_risk=sum(one.declared(RISK) <= one.knee for one in bent),
         straight=len(straight),
         false_alarms=sum(bool(np.isfinite(one.declared(odds[one.family]))) for one in straight),
         odds=(min(used), max(used)),

@@ -23,13 +23,6 @@ def test_even_odds_leave_the_curve_alone_and_lower_ones_bend_it_earlier() -> Non
     assert firsts == [np.inf, 16.0, 8.0]
 
 
-def test_a_knee_lies_where_the_middle_bends_whatever_the_odds() -> None:
-    """A wide band must not pull a knee that is predicted plainly to the K before it."""
-    wide = Bend(0, K, np.array([0.9, 0.8, 0.3]), np.array([0.9, 0.74, 0.3]), np.full(3, 0.5))
-    assert [wide.declared(odds) for odds in (0.5, 0.3, 0.1)] == [16.0, 16.0, 16.0]
-    assert wide.at_risk == 4.0
-
-
 def test_lower_odds_are_taken_where_they_find_knees() -> None:
     families = [shy(i, bends=True) for i in range(5)]
     odds = choose_odds(families)
