@@ -32,6 +32,7 @@ from perfmodel.decide.prediction import files_read, inputs_of, key_refused
 from perfmodel.decide.sweeps import informed, sweeps_json
 from perfmodel.decide.timed import far_slower, refuse_faster_than_peak, timed
 from perfmodel.errors import Problem, SpecError
+from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.predict.search import search
 from perfmodel.predict.setup import Setup, setup_of
@@ -231,8 +232,8 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "name": row["name"],
             "prior": 1.0,
             "value": float(f"{row['factor']:.4g}"),
-            "low": float(f"{row['factor'] * np.exp(-1.645 * row['spread_after']):.4g}"),
-            "high": float(f"{row['factor'] * np.exp(1.645 * row['spread_after']):.4g}"),
+            "low": float(f"{row['factor'] * np.exp(-NINETY * row['spread_after']):.4g}"),
+            "high": float(f"{row['factor'] * np.exp(NINETY * row['spread_after']):.4g}"),
             "status": row["status"],
             "source": row["meaning"],
         }

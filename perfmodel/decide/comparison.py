@@ -23,6 +23,7 @@ from perfmodel.decide.gate.inputs import dump, restore, with_k
 from perfmodel.decide.prediction import DRAWS, Prediction, predict
 from perfmodel.decide.ratio import conformal_factor
 from perfmodel.errors import SpecError
+from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import EFFECTS, Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.curve import Curve, coefficients, effect_covariance
@@ -36,7 +37,6 @@ Array = NDArray[np.float64]
 MOST_CHANGES = 12  # more are told together: each costs two predictions and a reader's patience
 SAME = 1e-4  # an effect below this is none
 TOGETHER = "all other changes"
-NORMAL_90 = 1.645
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _ratio_band(left: Curve, right: Curve, beliefs: Beliefs, draws: int, seed: i
     if draws < 2:
         return np.full(left.k.shape, np.nan), np.full(left.k.shape, np.nan)
     same = left.setup.cluster.node.accelerator.name == right.setup.cluster.node.accelerator.name
-    widen = [conformal_factor(side, beliefs) / NORMAL_90 for side in (left, right)]
+    widen = [conformal_factor(side, beliefs) / NINETY for side in (left, right)]
     first = np.random.default_rng(seed).standard_normal((draws, len(EFFECTS)))
     second = first if same else np.random.default_rng(seed + 1).standard_normal(first.shape)
     logs = np.log(_drawn(right, beliefs, widen[1] * second)) - np.log(_drawn(left, beliefs, widen[0] * first))

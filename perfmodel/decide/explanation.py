@@ -18,6 +18,7 @@ from perfmodel.decide.prediction import (
     sensitivity,
 )
 from perfmodel.decide.terms import TERMS
+from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES, UNITS
 from perfmodel.predict.compute import micro_batch
@@ -186,7 +187,7 @@ def _belief(found: Curve, name: str, slope: float) -> dict[str, Any]:
         "name": name,
         "value": value,
         "unit": unit,
-        "shown": f"{digits} (x/ {np.exp(1.645 * spread):.2f})" if spread > 0 else digits,
+        "shown": f"{digits} (x/ {np.exp(NINETY * spread):.2f})" if spread > 0 else digits,
         "confidence": found.belief.basis[name],
         "source": MEANINGS[name],
         "date": None,

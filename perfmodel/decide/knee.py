@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.models.laws import Array
+from perfmodel.predict.bands import NINETY
 
 Rule: TypeAlias = Literal["threshold", "curvature", "marginal"]
 RULES: tuple[Rule, ...] = ("threshold", "curvature", "marginal")
@@ -65,7 +66,6 @@ def _knee(rule: Rule, k: Array, last: NDArray[np.int64], reached: NDArray[np.boo
     return Knee(rule, np.where(reached, at, np.nan), last, reached)
 
 
-NINETY = 1.6448536269514722  # standard deviations from the middle to the end of a 90 % band
 RISK = 0.05  # chance of being below the threshold from which a K is at risk: the lower end of the band
 
 

@@ -14,7 +14,7 @@ from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.rank_times import RankTimes
 from perfmodel.calibrate.readers.steps import TraceSummary
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.power import power_of
+from perfmodel.decide.power import SHARE_SPREAD, power_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.models.energy import power_w
 from perfmodel.models.straggler_fit import LEAST_SAMPLES
@@ -25,9 +25,6 @@ from perfmodel.specs.jobs import Job
 
 EXPOSED_SPREAD = 0.2  # of the exposed share read off a trace
 JITTER_SPREAD = 0.3  # of a spread read off per-rank times
-SHARE_SPREAD = (
-    0.35  # of the assumed shares of the power range (models/energy.py): caps and idle hosts halve them
-)
 METER_SPREAD = 0.05  # nvidia-smi states +-5 W or 5 %; sampled once a second it misses what is shorter
 LEAST_SHARE = 0.01  # of the range, for a log that shows devices at rest
 

@@ -1,21 +1,26 @@
 """What the accelerators of a job and their surroundings draw, and how far joules and grams may be off.
 
-A band of energy has two causes, taken as independent: the time of the step, and the draw during it,
+A band of energy has three causes, taken as independent: the time of the step, how much of its power range an accelerator
+draws during it, and what surrounds it,
 
-    ln E = ln E_0 +- sqrt(ln(T_high / T)^2 + (z s_P)^2)                                           (1)
+    ln E = ln E_0 +- sqrt(b^2 + (z w s_r)^2 + (z s_s)^2),    b = ln(T_high / T) above, ln(T / T_low) below       (1)
 
-with s_P the log-spread of the draw: what a power log left open, or an assumption that no measured run has checked.
-Grams have the band of joules: the intensity of a grid is an average of a year, and its swing by the hour is not in it.
+with w the part of the energy that the range above idle makes up, s_r the log-spread of the share drawn of it (what a power
+log left open, else `SHARE_SPREAD`), and s_s that of host, idle draw and room, of which no log tells. The spreads are
+assumed: no measured run checks them. Grams have the band of joules: a grid's intensity is the mean of a year.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.energy import PowerModel
+from perfmodel.decide.energy import PowerModel, step_energy
+from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
@@ -26,27 +31,20 @@ Array = NDArray[np.float64]
 IDLE_SHARE = 0.12
 DEFAULT_TDP_W = 400.0
 DEFAULT_PUE = 1.25
-# Of what a node's maximum leaves beside its accelerators, in training: a node of 8 H100 rated 10.2 kW draws 76 % of that
-# (Latif et al., arXiv:2412.08602), some 5.1 kW of it in its accelerators.
-HOST_LOAD = 0.57
-# Log-spread of the draw where no log says more, assumed: idle draws are known to a third, accelerators fall to between 20
-# and 75 % of their rating while they communicate (Patel et al., ASPLOS 2024), and rooms differ by 0.2 in their PUE.
-POWER_SPREAD = 0.12
-Z_90 = 1.645
+UNKNOWN_HOST_SHARE = 0.2  # of the accelerators' rating
+# Log-spread of the assumed shares of the power range (models/energy.py): caps and idle hosts halve them.
+SHARE_SPREAD = 0.35
+# Of all the rest: a PUE between 1.1 and 1.5, a host's draw and an idle one known to a third.
+SURROUNDINGS_SPREAD = 0.1
 
 
 def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
     """Power of an accelerator and its surroundings; what no log and no datasheet gives is a stated share."""
     device, node = job.cluster.node.accelerator, job.cluster.node
     rated = device.tdp or DEFAULT_TDP_W
-    host = (
-        node.host_power
-        or (
-            HOST_LOAD * max(node.max_power - rated * node.accelerators_per_node, 0.0)
-            if node.max_power
-            else 0.2 * rated * node.accelerators_per_node
-        )
-    ) / node.accelerators_per_node
+    host = node.host_draw
+    if host is None:
+        host = UNKNOWN_HOST_SHARE * rated * node.accelerators_per_node
     idle = device.idle_power or IDLE_SHARE * rated
     if measured is not None:
         idle = idle if measured.idle_w is None else measured.idle_w
@@ -54,7 +52,7 @@ def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
     return PowerModel(
         rated_w=rated,
         idle_w=idle,
-        host_w=host,
+        host_w=host / node.accelerators_per_node,
         pue=job.price.pue or DEFAULT_PUE,
         grams_per_j=job.grid.carbon if job.grid is not None else None,
     )
@@ -84,13 +82,24 @@ def power_basis(job: Job, beliefs: Beliefs) -> dict[str, Any]:
     }
 
 
-def energy_band(time: tuple[Array, Array, Array], measured: MeasuredPower | None) -> tuple[Array, Array]:
+def range_share(k: Array, parts_s: Mapping[str, Array], model: PowerModel) -> Array:
+    """Part of a step's energy that accelerators draw above idle: w of (1)."""
+    whole, resting = (
+        step_energy(k, parts_s, m).energy_j for m in (model, replace(model, rated_w=model.idle_w))
+    )
+    return np.asarray(1.0 - resting / whole)
+
+
+def energy_band(
+    time: tuple[Array, Array, Array], share: Array, measured: MeasuredPower | None
+) -> tuple[Array, Array]:
     """Factors of energy at the low and the high end of its 90 % band, from (low, centre, high) of the time: (1).
 
-    >>> low, high = energy_band((np.array([0.9]), np.array([1.0]), np.array([1.1])), None)
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.8], [1.25])
+    >>> sure = (np.ones(1), np.ones(1), np.ones(1))
+    >>> [end.round(2).tolist() for end in energy_band(sure, np.array([0.6]), None)]
+    [[0.68], [1.47]]
     """
     low, centre, high = (np.log(seconds) for seconds in time)
-    draw = Z_90 * (POWER_SPREAD if measured is None else measured.spread)
-    return np.exp(-np.hypot(centre - low, draw)), np.exp(np.hypot(high - centre, draw))
+    drawn = share * (SHARE_SPREAD if measured is None else measured.spread)
+    doubt = NINETY * np.hypot(drawn, SURROUNDINGS_SPREAD)
+    return np.exp(-np.hypot(centre - low, doubt)), np.exp(np.hypot(high - centre, doubt))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
-from perfmodel.decide.cost import Choice, bill, decide
+from perfmodel.decide.cost import Choice, Decision, bill, decide
 from perfmodel.decide.energy import step_energy
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import (
@@ -24,7 +24,7 @@ from perfmodel.decide.knee import (
     threshold_knee,
 )
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
-from perfmodel.decide.power import energy_band, measured_power, power_basis, power_of
+from perfmodel.decide.power import energy_band, measured_power, power_basis, power_of, range_share
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band, is_timed
 from perfmodel.decide.tariffs import tariff_of
@@ -42,6 +42,7 @@ from perfmodel.units import format_quantity
 Array = NDArray[np.float64]
 
 DRAWS = 200
+NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
 
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
     ("other jobs on the same network", "optimistic"),
@@ -201,10 +202,11 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         for end, seconds in ends
     }
     measured = measured_power(beliefs)
-    energy = step_energy(k, found.parts, power_of(job, measured))
+    power = power_of(job, measured)
+    energy = step_energy(k, found.parts, power)
     joules = energy.energy_j * steps / work
     grams = np.full(k.shape, np.nan) if energy.carbon_g is None else energy.carbon_g * steps / work
-    less, more = energy_band((found.low_s, time, found.high_s), measured)
+    less, more = energy_band((found.low_s, time, found.high_s), range_share(k, found.parts, power), measured)
     rules: dict[str, KneeOf] = {
         "threshold": lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
         "curvature": lambda seconds: curvature_knee(k, speedup_of(seconds)),
@@ -265,10 +267,19 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             *unmeasured(job, beliefs),
             *job.notes,
             cost.sentence,
+            *_lost_energy(cost),
             *_above_one(found, eff, base),
         ],
     }
     return result
+
+
+def _lost_energy(cost: Decision) -> list[str]:
+    """Said where interruptions lengthen the run: they are in its cost and not in its energy."""
+    with np.errstate(invalid="ignore"):
+        lost = float(np.nanmax(cost.bill.wall_s / cost.bill.time_s, initial=1.0)) - 1.0
+    told = "energy and carbon are of useful steps: what runs between an interruption and its repair is not in them"
+    return [told] if lost > NOTED_LOSS else []
 
 
 def _memory(found: Curve) -> dict[str, Any]:
@@ -439,16 +450,9 @@ _CHOICE = ("k", "cost_usd", "cost_usd_low", "cost_usd_high", "time_s", "run_s", 
 def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, Any]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
     at = int(np.flatnonzero(found.k == choice.k)[0])
-    spent = {name: float(values[at]) if np.isfinite(values[at]) else None for name, values in costs.items()}
-    values = {
-        "k": choice.k,
-        **spent,
-        "time_s": float(found.time_s[at]),
-        "run_s": choice.time_s,
-        "k_low": choice.k_low,
-        "k_high": choice.k_high,
-    }
-    return {name: values[name] for name in _CHOICE}
+    spent = [float(values[at]) if np.isfinite(values[at]) else None for values in costs.values()]
+    values = (choice.k, *spent, float(found.time_s[at]), choice.time_s, choice.k_low, choice.k_high)
+    return dict(zip(_CHOICE, values, strict=True))
 
 
 def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:

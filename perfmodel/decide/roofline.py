@@ -23,6 +23,7 @@ from perfmodel.predict.compute import (
     EXPERT_CALL_SHARE,
     LOSS_BYTES,
     PRODUCT_BYTES,
+    PRODUCTS_BACKWARD,
     SOFTMAX_BYTES,
     MicroBatch,
     logit_rate,
@@ -136,13 +137,17 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     repeated = np.maximum(mb.repeated, at.selective)
     moved = score_bytes(machine, repeated, PRODUCT_BYTES) + score_bytes(machine, repeated, SOFTMAX_BYTES)
     scores = at.micro_batch * ops.score_elements * cut * c.unfused * moved
+    unfused = np.minimum(c.unfused, 1.0)
+    passes = (1.0 - unfused) * (ATTENTION_PASSES + repeated) + unfused * (1.0 + ops.masked) * (
+        1.0 + PRODUCTS_BACKWARD + repeated
+    )
     elementwise = mb.elementwise / c.pace * bandwidth
     other = at.micro_batch * cut * (3.0 + mb.repeated)
     optimizer = found.step.parts["optimizer"]
     owned = optimizer * bandwidth / (OPTIMIZER_BYTES * c.optimizer)
     return [
         *products,
-        Phase("attention", m * at.micro_batch * ops.attention_flop * cut * (ATTENTION_PASSES + repeated),
+        Phase("attention", m * at.micro_batch * ops.attention_flop * cut * passes,
               m * (tensors * (ATTENTION_PASSES + repeated) + scores), m * mb.attention, none),
         Phase("element-wise", m * elementwise * ELEMENTWISE_FLOP / (2.0 * machine.element_bytes), m * elementwise,
               m * mb.elementwise, none),

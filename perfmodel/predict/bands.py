@@ -23,6 +23,7 @@ from perfmodel.predict.coefficients import NAMES
 
 Array = NDArray[np.float64]
 
+NINETY = 1.6448536269514722  # standard deviations from the middle to the end of a 90 % band
 CELL = "kind*framework*generation"
 # Levels of the shifts by what is measured of a job; once it has timings of its own, little else matters.
 LEVELS: dict[str, tuple[str, ...]] = {

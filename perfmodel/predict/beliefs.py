@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.bands import CELL, SCALED, SLOPES, level_value, scale, thinness
+from perfmodel.predict.bands import CELL, NINETY, SCALED, SLOPES, level_value, scale, thinness
 from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 from perfmodel.predict.extrapolation import band_spread
 
@@ -147,7 +147,7 @@ class Beliefs:
     def factor(self, mode: str, kind: str) -> float:
         """Conformal widening of a band, in units of its own standard deviation."""
         table = self.conformal.get(mode, {})
-        return float(table.get(kind, table.get(workload_class(kind), table.get("all", 1.645))))
+        return float(table.get(kind, table.get(workload_class(kind), table.get("all", NINETY))))
 
     def band_weights(self, mode: str) -> Sequence[float]:
         """Weights of what a band is made of; the spread alone where none were fitted."""

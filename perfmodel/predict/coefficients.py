@@ -56,7 +56,7 @@ class Coefficients:
     )
     unfused: Array = _coefficient(
         0.03, 1.0, "framework framework*generation framework*tuning",
-        "1", "share of attention that runs without a fused kernel; above 1, with more passes over the scores than needed",
+        "1", "share of attention that runs without a fused kernel; above 1, so many times the leanest such kernels",
         _KERNELS,
     )  # fmt: skip
     memory: Array = _coefficient(

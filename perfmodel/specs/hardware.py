@@ -136,6 +136,11 @@ class Link(Record):
     )
 
 
+# Of what a node's rating leaves beside its accelerators, in training: a node of 8 H100 rated 10.2 kW draws 76 % of that
+# (Latif et al., arXiv:2412.08602), some 5.1 kW of it in its accelerators.
+HOST_LOAD = 0.57
+
+
 class Node(Record):
     """One machine: accelerators, the links between them, and its network cards."""
 
@@ -165,6 +170,16 @@ class Node(Record):
         None, description="Power of everything but the accelerators, under load."
     )
     price_key: str | None = Field(None, description="Name of the price record that sells it.")
+
+    @property
+    def host_draw(self) -> float | None:
+        """Draw of everything but the accelerators in training [W]; None where nothing is known of it."""
+        if self.host_power is not None:
+            return self.host_power
+        if self.max_power is None or self.accelerator.tdp is None:
+            return None
+        beside = self.max_power - self.accelerator.tdp * self.accelerators_per_node
+        return HOST_LOAD * max(beside, 0.0)
 
 
 class Fabric(SpecModel):

@@ -116,7 +116,7 @@ def _owned(wanted: Price, cluster: Cluster, catalog: Catalog) -> tuple[Price, li
         notes.append(
             f"purchase price of {bought.title or bought.name}{f', {bought.date}' if bought.date else ''}"
         )
-    host = (node.host_power or 0.0) / node.accelerators_per_node
+    host = (node.host_draw or 0.0) / node.accelerators_per_node
     filled = wanted.model_copy(
         update={
             "purchase": purchase,

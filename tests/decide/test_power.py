@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.decide.energy import step_energy
-from perfmodel.decide.power import POWER_SPREAD, energy_band, power_of
+from perfmodel.decide.energy import PowerModel, step_energy
+from perfmodel.decide.power import SURROUNDINGS_SPREAD, energy_band, power_of, range_share
 from perfmodel.decide.prediction import predict
+from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import MeasuredPower
 from perfmodel.specs.jobs import load_job
 
@@ -63,18 +64,52 @@ def test_choices_carry_the_band_of_their_cost(result):
             assert choice[f"cost_usd{end}"] == pytest.approx(result[f"cost_usd{end}"][at])
 
 
+TIME = (np.array([0.9]), np.array([1.0]), np.array([1.1]))
+HALF = np.array([0.5])
+
+
+def log(spread):
+    return MeasuredPower(scale=1.0, spread=spread, idle_w=None, source="power.csv")
+
+
 def test_energy_is_less_sure_than_time_and_a_power_log_makes_it_surer():
-    time = (np.array([0.9]), np.array([1.0]), np.array([1.1]))
-    low, high = energy_band(time, None)
+    low, high = energy_band(TIME, HALF, None)
     assert low < 0.9
     assert high > 1.1
-    log = MeasuredPower(scale=1.0, spread=POWER_SPREAD / 4.0, idle_w=None, source="power.csv")
-    assert energy_band(time, log)[0] > low
-    assert energy_band(time, log)[1] < high
+    # What the fit of a log can leave open at most is what was assumed before it.
+    for spread in (0.3, 0.02):
+        surer = energy_band(TIME, HALF, log(spread))
+        assert surer[0] > low
+        assert surer[1] < high
 
 
-def test_a_sure_time_leaves_the_doubt_about_the_draw():
+def test_a_perfect_log_leaves_the_doubt_about_host_and_room():
     one = np.ones(1)
-    low, high = energy_band((one, one, one), None)
-    assert np.log(high) == pytest.approx(1.645 * POWER_SPREAD)
+    low, high = energy_band((one, one, one), HALF, log(0.0))
+    assert np.log(high) == pytest.approx(NINETY * SURROUNDINGS_SPREAD)
     assert low * high == pytest.approx(1.0)
+
+
+def test_the_draw_matters_as_far_as_it_makes_up_the_energy():
+    widths = [energy_band(TIME, np.array([share]), None)[1].item() for share in (0.0, 0.3, 0.6)]
+    assert widths == sorted(widths)
+    model = PowerModel(rated_w=700.0, idle_w=100.0, host_w=400.0)
+    assert range_share(np.ones(1), {"compute": np.ones(1)}, model) == pytest.approx(0.9 * 600 / (640 + 400))
+
+
+def test_a_node_that_states_its_maximum_alone_has_a_host_in_energy_and_in_its_owned_price():
+    stated = {"node": {"accelerator": "h100-sxm5-80gb", "accelerators_per_node": 8, "scale_up": "nvswitch-3"}}
+    stated["node"]["max_power"] = "10.2 kW"
+    words = {"cluster": stated, "price": {"regime": "owned", "purchase": "40000 USD"}, "k": "8"}
+    known = job(**words)
+    assert power_of(known).host_w == pytest.approx(0.57 * 4600 / 8)
+    assert known.price.power == pytest.approx(700 + 0.57 * 4600 / 8)
+    stated["node"]["host_power"] = "0 W"
+    assert power_of(job(**words)).host_w == 0.0
+
+
+def test_time_lost_to_interruptions_is_said_to_be_in_the_cost_alone():
+    often = {"mtbf_per_accelerator": "500 h", "checkpoint": "60 s", "restart": "300 s"}
+    notes = predict(job(steps=1000, reliability=often)).result["notes"]
+    assert any("energy and carbon are of useful steps" in note for note in notes)
+    assert not any("useful steps" in note for note in predict(job(steps=1000)).result["notes"])

@@ -246,7 +246,7 @@ def test_attention_without_a_fused_kernel_reads_and_writes_every_probability():
 
 
 def test_products_of_unfused_attention_hide_their_arithmetic_behind_their_bytes():
-    short = ops_of("gpt2-small", 1024)  # heads of 64: 32 FLOP per byte
+    short = ops_of("gpt2-small", 1024)  # heads of 64: 64 FLOP per byte, half the ridge
     layout = at(8.0, batch=8.0, micro_batch=1)
     slow, fast = (
         micro_batch(short, A100, layout, replace(with_value("unfused", 1.0), attention=np.asarray(rate)))

@@ -145,7 +145,7 @@ def test_price_words(load: Any) -> None:
     owned = load(base.format("{regime: owned, utilisation: 0.5, life: 1461 day}"))
     assert owned.price.purchase == 400_000 / 8
     standing = 50_000 / (4 * 365.25 * 24) / 0.5
-    power_kw = (700 + 2620 / 8) / 1000  # the host draws 0.57 of what the rating leaves it
+    power_kw = (700 + 0.57 * 4600 / 8) / 1000  # the host draws 0.57 of what the rating leaves it
     assert owned.price.per_accelerator * 3600 == pytest.approx(standing + power_kw * 1.2 * 0.08)
 
 

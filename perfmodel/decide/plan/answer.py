@@ -17,7 +17,7 @@ from perfmodel.decide.plan.constraints import Nearest, nearest
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
-from perfmodel.decide.power import energy_band, measured_power
+from perfmodel.decide.power import energy_band, measured_power, range_share
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
 from perfmodel.predict.beliefs import Beliefs
@@ -50,7 +50,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         shown = (missed.candidate,)
     curves = [_banded(found, beliefs, candidate) for candidate in shown]
     entries = [
-        {"rank": i + 1, **_entry(found, c), **_bands(found, c, curves[i], beliefs)}
+        {"rank": i + 1, **(entry := _entry(found, c)), **_bands(found, c, entry, curves[i], beliefs)}
         for i, c in enumerate(shown)
     ]
     result: dict[str, Any] = {
@@ -110,13 +110,15 @@ def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _bands(found: Found, candidate: Candidate, band: Curve, beliefs: Beliefs) -> dict[str, Any]:
+def _bands(
+    found: Found, candidate: Candidate, entry: dict[str, Any], band: Curve, beliefs: Beliefs
+) -> dict[str, Any]:
     """Both ends of a candidate's time, bill and energy."""
     target = found.targets[candidate.target]
     times = np.array([band.low_s[0], candidate.time_s, band.high_s[0]])
     spent = cost.CostTerms.of([candidate.k] * 3, target.tariff).usd(times * target.steps)
-    shares = energy_band((times[:1], times[1:2], times[2:]), measured_power(beliefs))
-    entry = _entry(found, candidate)
+    drawn = range_share(band.k, band.parts, target.power)
+    shares = energy_band((times[:1], times[1:2], times[2:]), drawn, measured_power(beliefs))
     ends: dict[str, Any] = {}
     for end, i, share in zip(("low", "high"), (0, 2), shares, strict=True):
         ends |= {

@@ -393,11 +393,10 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
 
 def _cost(point: Mapping[str, Any]) -> str:
     """What a choice costs, with its band where the result has one."""
-    least, most = point.get("cost_usd_low"), point.get("cost_usd_high")
-    cost = text.quantity(point.get("cost_usd"), "USD")
-    if least is None or most is None or least == most:
+    cost, least, most = (text.quantity(point.get(f"cost_usd{end}"), "USD") for end in ("", "_low", "_high"))
+    if point.get("cost_usd_low") is None or least == most:
         return cost
-    return f"{cost}, band {text.number(least)}-{text.number(most)}"
+    return f"{cost}, band {least.removesuffix(' USD')} to {most.removesuffix(' USD')}"
 
 
 def _basis(value: Any) -> str:
