@@ -43,6 +43,24 @@ def commands() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ ")) for block in blocks for line in block.splitlines()]
 
 
+# A suite started in the background of a shell ignores interrupts, and its children with it.
+INTERRUPTIBLE = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('perfmodel', run_name='__main__', alter_sys=True)"
+)
+
+
+def interruptible(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
+    """The command line in a process of its own that an interrupt reaches."""
+    return subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def perfmodel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "perfmodel", *arguments]
@@ -213,14 +231,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(tmp_path: Path) 
         "-o",
         "cpu.yaml",
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = subprocess.Popen(
-        [sys.executable, "-m", "perfmodel", *arguments],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    started = interruptible(tmp_path, arguments)
     journal = tmp_path / "cpu.yaml.partial"
     deadline = time.monotonic() + 100.0
     while time.monotonic() < deadline and started.poll() is None:
@@ -252,13 +263,7 @@ def test_a_step_that_was_stopped_keeps_its_repeats(tmp_path: Path, processes: in
     arguments = [*common, "--steps", "8", "--repeats", "6", *(["--nproc", "2"] if processes > 1 else [])]
     if processes > 1:
         assert perfmodel(tmp_path, *common, "--steps", "1", "--repeats", "2").returncode == 0
-    started = subprocess.Popen(
-        [sys.executable, "-m", "perfmodel", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    started = interruptible(tmp_path, arguments)
     journal = tmp_path / f"t.csv.k{processes}.partial"
     deadline = time.monotonic() + 100.0
     while time.monotonic() < deadline and started.poll() is None:

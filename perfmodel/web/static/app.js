@@ -156,7 +156,7 @@ function charts() {
   });
   lines($("chart-cost"), {
     ...common, title: "Cost against K", alt: `Cheapest at K = ${result.p_star?.k ?? "none"}.`, yTitle: "USD", bounds: [],
-    series: [line("now", "s0", result, "cost_usd"), ...(ghost ? [line("baseline", "s5 ghost", old, "cost_usd")] : [])],
+    series: [{ ...line("now", "s0", result, "cost_usd"), low: result.cost_usd_low, high: result.cost_usd_high }, ...(ghost ? [line("baseline", "s5 ghost", old, "cost_usd")] : [])],
     show: both("cost_usd", "USD"),
   });
 }
