@@ -40,7 +40,7 @@ class Observations:
     normalised: NDArray[np.bool_]
 
     def model(self, logs: Array, rows: Index) -> Array:
-        """Log step times of `rows` under log coefficients of shape (n_coefficients, rows)."""
+        """Log step times of `rows` under log coefficients of shape (n_coefficients, ..., rows)."""
         parts = step(take(self.ops, rows), pick(self.machine, rows), pick(self.at, rows), from_logs(logs))
         return np.asarray(np.log(parts.time_s))
 

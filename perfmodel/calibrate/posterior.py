@@ -73,7 +73,7 @@ def condition_jobs(
     mean = np.zeros((len(ids), len(EFFECTS)))
     covariance = np.zeros((len(ids), len(EFFECTS), len(EFFECTS)))
     weight, residual = np.ones(flat.size), np.zeros(flat.size)
-    predicted, jacobian = linearise(lambda at: data.model(at, flat), logs[:, owner])
+    predicted, jacobian = linearise(data.model, flat, logs[:, owner])
     stacked = np.vstack([jacobian, data.slopes[:, flat]])
     left = data.target[flat] - predicted
     widening = np.ones(len(ids))
@@ -125,7 +125,7 @@ def predict_rows(
 
     Without a posterior the population predicts, with `prior` variances.
     """
-    value, jacobian = linearise(lambda at: data.model(at, rows), logs[:, owner])
+    value, jacobian = linearise(data.model, rows, logs[:, owner])
     effects = np.vstack([jacobian, data.slopes[:, rows]]).T
     if posterior is None:
         variance = (np.square(effects) * prior[owner]).sum(axis=1)

@@ -80,7 +80,8 @@ def cautious(efficiency: ArrayLike, half: ArrayLike, odds: float) -> Array:
     >>> cautious([1.0, 0.75], [0.0, 0.2], 0.05).round(3).tolist()
     [1.0, 0.614]
     """
-    known = np.nan_to_num(np.asarray(half, dtype=np.float64), nan=0.0)
+    half = np.asarray(half, dtype=np.float64)
+    known = np.where(np.isnan(half), 0.0, half)
     depth = -NormalDist().inv_cdf(odds) / NINETY
     return np.asarray(np.asarray(efficiency, dtype=np.float64) * np.exp(-depth * known))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -201,7 +202,7 @@ class Catalog:
 
     def _read(self, path: Path) -> Tree:
         if path not in self._trees:
-            self._trees[path] = read_file(path, shown=display(path))
+            self._trees[path] = _tree_of(path)
         return self._trees[path]
 
     def _grid_trees(self) -> dict[str, Tree]:
@@ -235,6 +236,20 @@ class Catalog:
                 if offer.accelerator == accelerator:
                     found.append(offer)
         return found
+
+
+def _tree_of(path: Path) -> Tree:
+    """The file as it is now; what another catalogue of this process read of the same file is not parsed again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return read_file(path, shown=display(path))
+    return _parsed(path, display(path), found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(path: Path, shown: str, mtime_ns: int, size: int) -> Tree:
+    return read_file(path, shown=shown)
 
 
 def expand_collection(tree: Tree) -> dict[str, Tree]:

@@ -155,7 +155,7 @@ def linear(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> Linear:
     logs = np.concatenate([population_logs(known(i), data, [i]) for i in ids], axis=1)
     rows = np.concatenate([data.rows[i] for i in ids])
     owner = np.repeat(np.arange(len(ids)), [data.rows[i].size for i in ids])
-    value, jacobian = linearise(lambda at: data.model(at, rows), logs[:, owner])
+    value, jacobian = linearise(data.model, rows, logs[:, owner])
     effects = np.empty((jacobian.shape[0] + data.slopes.shape[0], data.target.size))
     residual = np.empty(data.target.size)
     effects[:, rows] = np.vstack([jacobian, data.slopes[:, rows]])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class Bend:
     predicted: Array
     half: Array  # log half-width of the 90 % band of the prediction
 
-    @property
+    @cached_property
     def knee(self) -> float:
         """First measured K below the threshold, infinite for a straight family."""
         return first_below(self.k, self.measured)
@@ -45,9 +46,13 @@ class Bend:
         """First K that the prediction declares to be below the threshold."""
         return first_below(self.k, cautious(self.predicted, self.half, odds))
 
-    def found(self, odds: float) -> bool:
-        """Whether the knee is declared within a factor of two."""
-        declared = self.declared(odds)
+    @cached_property
+    def on_grid(self) -> dict[float, float]:
+        """What is declared at each of the odds that are tried: every fold's choice looks it up."""
+        return {odds: self.declared(odds) for odds in GRID}
+
+    def found(self, declared: float) -> bool:
+        """Whether a knee that is declared there is within a factor of two."""
         return bool(np.isfinite(declared) and 0.5 <= declared / self.knee <= 2.0)
 
 
@@ -97,9 +102,9 @@ def choose_odds(families: Sequence[Bend]) -> float:
     bent = [one for one in families if np.isfinite(one.knee)]
     straight = [one for one in families if not np.isfinite(one.knee)]
     for odds in GRID:
-        if sum(np.isfinite(one.declared(odds)) for one in straight) > ALARMS * len(straight):
+        if sum(np.isfinite(one.on_grid[odds]) for one in straight) > ALARMS * len(straight):
             break
-        hits = sum(one.found(odds) for one in bent)
+        hits = sum(one.found(one.on_grid[odds]) for one in bent)
         if hits > most:
             best, most = odds, hits
     return best
@@ -121,7 +126,7 @@ def score_knees(families: Sequence[Bend], odds: Mapping[int, float]) -> KneeScor
     used = [odds[one.family] for one in families] or [EVEN]
     return KneeScore(
         bending=len(bent),
-        found=sum(one.found(odds[one.family]) for one in bent),
+        found=sum(one.found(one.declared(odds[one.family])) for one in bent),
         at_risk=sum(one.declared(RISK) <= one.knee for one in bent),
         straight=len(straight),
         false_alarms=sum(bool(np.isfinite(one.declared(odds[one.family]))) for one in straight),

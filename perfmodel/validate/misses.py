@@ -87,5 +87,5 @@ def likely_reason(
 
 def _slopes(data: Observations, logs: Array, rows: NDArray[np.intp]) -> Array:
     """d ln T / d ln c at some rows of one family, and the slope of an offset: (n_coefficients + 1, rows)."""
-    _, jacobian = linearise(lambda at: data.model(at, rows), np.repeat(logs, rows.size, axis=1))
+    _, jacobian = linearise(data.model, rows, np.repeat(logs, rows.size, axis=1))
     return np.vstack([jacobian, np.ones(rows.size)])

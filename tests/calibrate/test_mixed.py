@@ -5,19 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.calibrate.mixed import Family, Local, condition, fit, linearise, make_shifts, student_weights
+from perfmodel.calibrate.mixed import (
+    BLOCK,
+    Family,
+    Local,
+    condition,
+    fit,
+    linearise,
+    make_shifts,
+    student_weights,
+)
 from perfmodel.predict.coefficients import LEVELS, NAMES
 
 
-def test_linearise_is_exact_for_a_linear_model() -> None:
-    slope = np.arange(1.0, len(NAMES) + 1.0)
+@pytest.mark.parametrize("rows", [1, BLOCK, BLOCK + 3])
+def test_linearise_is_exact_for_a_linear_model_whatever_the_blocks(rows: int) -> None:
+    slope, scale = np.arange(1.0, len(NAMES) + 1.0), np.linspace(1.0, 2.0, rows)
 
-    def model(logs: np.ndarray) -> np.ndarray:
-        return slope @ logs
+    def model(logs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.tensordot(slope, logs, axes=1) * scale[rows]
 
-    value, jacobian = linearise(model, np.ones((len(NAMES), 3)))
-    assert value == pytest.approx(np.full(3, slope.sum()))
-    assert jacobian == pytest.approx(np.tile(slope[:, None], 3), rel=1e-6)
+    value, jacobian = linearise(model, np.arange(rows), np.ones((len(NAMES), rows)))
+    assert value == pytest.approx(slope.sum() * scale)
+    assert jacobian == pytest.approx(slope[:, None] * scale, rel=1e-6)
 
 
 def test_conditioning_is_the_gaussian_posterior() -> None:

@@ -16,9 +16,10 @@ from perfmodel.validate.runner import validate
 HEADLINE = Path(__file__).resolve().parent.parent.parent / "validation" / "headline.json"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_committed_figures_are_those_of_the_code(mode: str) -> None:
-    committed = json.loads(HEADLINE.read_text(encoding="utf-8"))["group"][mode]
-    found = validate(modes=(mode,)).result["modes"][mode]
-    # Rounded to four places; other linear-algebra libraries may move the last of them.
-    assert {key: found[key] for key in committed} == pytest.approx(committed, abs=2e-4)
+def test_the_committed_figures_are_those_of_the_code() -> None:
+    committed = json.loads(HEADLINE.read_text(encoding="utf-8"))["group"]
+    assert set(committed) == set(MODES)
+    found = validate().result["modes"]
+    for mode, figures in committed.items():
+        # Rounded to four places; other linear-algebra libraries may move the last of them.
+        assert {key: found[mode][key] for key in figures} == pytest.approx(figures, abs=2e-4)

@@ -27,8 +27,8 @@ def test_lower_odds_are_taken_where_they_find_knees() -> None:
     families = [shy(i, bends=True) for i in range(5)]
     odds = choose_odds(families)
     assert odds < 0.5
-    assert all(one.found(odds) for one in families)
-    assert not any(one.found(0.5) for one in families)
+    assert all(one.found(one.declared(odds)) for one in families)
+    assert not any(one.found(one.declared(0.5)) for one in families)
 
 
 def test_no_more_alarms_than_allowed() -> None:
