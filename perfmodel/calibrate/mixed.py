@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -89,7 +90,7 @@ def make_shifts(features: Sequence[dict[str, str]], levels: dict[str, tuple[str,
         row = list(range(len(NAMES)))
         for name in NAMES:
             for level in levels[name]:
-                row.append(known.setdefault((name, level, feature[level]), len(known)))
+                row.append(known.setdefault((name, level, level_value(feature, level)), len(known)))
         members.append(np.array(row, dtype=np.intp))
     names = tuple(known)
     groups: dict[tuple[str, str], int] = {}

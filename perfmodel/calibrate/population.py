@@ -13,6 +13,7 @@ from perfmodel.calibrate.mixed import Fit, fit, make_shifts
 from perfmodel.calibrate.observations import Observations
 from perfmodel.predict.beliefs import DISCREPANCIES, Beliefs
 from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
+from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
 
@@ -137,7 +138,7 @@ def to_beliefs(
         for name in NAMES:
             counts[(name, "all", "")] += 1
             for level in LEVELS[name]:
-                counts[(name, level, data.features[i][level])] += 1
+                counts[(name, level, level_value(data.features[i], level))] += 1
     groups = {
         found.shifts.group_names[group]: float(found.prior_sd[np.flatnonzero(found.shifts.group == group)[0]])
         for group in range(len(found.shifts.group_names))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
 
@@ -42,15 +43,6 @@ LEVELS: dict[str, tuple[str, ...]] = {
 SLOPES: dict[str, tuple[str, ...]] = {"datasheet": ("computing", "thin"), "one_node": (), "two_point": ()}
 SCALED = {"datasheet": 2}  # the first so many signs are scaled; elsewhere all of them
 _PACE = NAMES.index("pace")
-
-
-def level_value(features: Mapping[str, str], level: str) -> str:
-    """A job's value of a level, crossed levels included.
-
-    >>> level_value({"kind": "convnet", "framework": "xla"}, "kind*framework")
-    'convnet*xla'
-    """
-    return "*".join(features.get(part, "unknown") for part in level.split("*"))
 
 
 def computing_share(effects: Array) -> Array:

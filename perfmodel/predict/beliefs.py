@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.bands import CELL, NINETY, SCALED, SLOPES, level_value, scale, thinness
+from perfmodel.predict.bands import CELL, NINETY, SCALED, SLOPES, scale, thinness
 from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 from perfmodel.predict.extrapolation import band_spread
+from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
 
@@ -132,7 +133,7 @@ class Beliefs:
             square = 0.0 if self.level_spreads else self.spreads[(name, "all", "")] ** 2
             known: list[str] = []
             for level in LEVELS[name]:
-                key = (name, level, features.get(level, "unknown"))
+                key = (name, level, level_value(features, level))
                 if key in self.values:
                     total += self.values[key]
                     known.append(level)

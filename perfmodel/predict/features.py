@@ -45,11 +45,16 @@ def features(
         "scale_out": scale_out or "unknown",
         "tuning": tuning,
         "peer": "direct" if accelerator.peer_access else "staged",
-        "generation*precision": f"{generation}*{precision}",
-        "framework*generation": f"{stack}*{generation}",
-        "framework*tuning": f"{stack}*{tuning}",
-        "kind*precision": f"{workload.kind}*{precision}",
     }
+
+
+def level_value(features: Mapping[str, str], level: str) -> str:
+    """A job's value of a level, crossed levels included.
+
+    >>> level_value({"kind": "convnet", "framework": "xla"}, "kind*framework")
+    'convnet*xla'
+    """
+    return "*".join(features.get(part, "unknown") for part in level.split("*"))
 
 
 def retuned(levels: Mapping[str, str]) -> float:

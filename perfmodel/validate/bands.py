@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.models.weighted import weighted_quantile
-from perfmodel.predict.bands import LEVELS, SCALED, SLOPES, level_value
+from perfmodel.predict.bands import LEVELS, SCALED, SLOPES
 from perfmodel.predict.beliefs import Beliefs, workload_class
+from perfmodel.predict.features import level_value
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.scores import family_weights
 

@@ -14,9 +14,10 @@ from perfmodel.calibrate.mixed import Fit, linearise
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
 from perfmodel.calibrate.scatter import Bench, Task, tuned
-from perfmodel.predict.bands import CELL, level_value
+from perfmodel.predict.bands import CELL
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import LawTrust
+from perfmodel.predict.features import level_value
 from perfmodel.validate.bands import Learnt, collect, factors, learn
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack
 from perfmodel.validate.knees import Bend, bends, choose_odds
