@@ -8,17 +8,10 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.groups import ResultFlags, expanded
 from perfmodel.cli.options import (
     BeliefsOption,
-    FormatOption,
-    NoColorOption,
-    OutputOption,
-    PlotOption,
-    QuietOption,
-    ReportOption,
-    SeedOption,
     SpecsOption,
-    emit,
     load_beliefs,
 )
 from perfmodel.errors import EXIT_FAILED
@@ -34,7 +27,7 @@ class Goal(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("audit")(audit)
+    app.command("audit")(expanded(audit))
 
 
 def audit(
@@ -49,13 +42,8 @@ def audit(
     ] = Goal.efficiency,
     beliefs: BeliefsOption = None,
     specs: SpecsOption = None,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """A vendor's claim -> consistent, suspicious or impossible, with the evidence and the questions to ask.
 
@@ -70,9 +58,9 @@ def audit(
         load_claim(claim, catalog=catalog),
         beliefs=load_beliefs(beliefs),
         goal=goal.value,
-        seed=seed,
+        seed=to.seed,
         catalog=catalog,
     )
-    emit(result, format, output, plot, report, quiet)
+    to.emit(result)
     if result.result["verdict"] != "consistent":
         raise typer.Exit(EXIT_FAILED)

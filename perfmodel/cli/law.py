@@ -7,17 +7,10 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.groups import ResultFlags, expanded
 from perfmodel.cli.options import (
-    FormatOption,
     KOption,
-    NoColorOption,
-    OutputOption,
-    PlotOption,
-    QuietOption,
     RegimeOption,
-    ReportOption,
-    SeedOption,
-    emit,
 )
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import UsageError
@@ -43,7 +36,7 @@ class TermName(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("law")(law)
+    app.command("law")(expanded(law))
 
 
 def law(
@@ -74,13 +67,8 @@ def law(
         str | None, typer.Option(help="communication: bandwidth of one link, such as 400 Gbit/s.")
     ] = None,
     regime: RegimeOption = None,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """T, S, E over K, ceilings, the smallest K below an efficiency, the serial fraction that keeps one."""
     from perfmodel.specs.ranges import parse_k
@@ -104,4 +92,4 @@ def law(
         bandwidth_bytes_per_s=quantity("--bandwidth", bandwidth or "1000000 PB/s", "B/s") or 0.0,
         regime="strong" if regime is None else regime.value,
     )
-    emit(tabulate(options, seed=seed), format, output, plot, report, quiet)
+    to.emit(tabulate(options, seed=to.seed))

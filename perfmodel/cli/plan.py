@@ -11,26 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import completion
+from perfmodel.cli.groups import ResultFlags, expanded
 from perfmodel.cli.options import (
     BeliefsOption,
     ClusterOption,
-    FormatOption,
     GlobalBatchOption,
     JobFile,
     KOption,
-    NoColorOption,
-    OutputOption,
-    PlotOption,
     PrecisionOption,
-    QuietOption,
     RegimeOption,
-    ReportOption,
-    SeedOption,
     SeqLenOption,
     SetOption,
     SpecsOption,
     WorkloadOption,
-    emit,
     load_beliefs,
     parse_set,
     scalar,
@@ -55,7 +48,7 @@ class Objective(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("plan")(plan)
+    app.command("plan")(expanded(plan))
 
 
 def plan(
@@ -105,13 +98,8 @@ def plan(
     draws: Annotated[
         int, typer.Option(min=2, max=100_000, help="Draws behind the comparison of the first two.")
     ] = 200,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
     from perfmodel.decide.plan import run
@@ -141,10 +129,10 @@ def plan(
         keep=top,
         bounds=_bounds(bounds),
         draws=draws,
-        seed=seed,
+        seed=to.seed,
     )
     known = load_beliefs(beliefs) or shipped_beliefs()
-    place = run.Place(_runner(workers, scheduler), workers if scheduler is None else 8, _progress(quiet))
+    place = run.Place(_runner(workers, scheduler), workers if scheduler is None else 8, _progress(to.quiet))
     if jobs is not None:
         paths = _job_files(jobs)
         named = {path.stem: load(path) for path in paths}
@@ -154,7 +142,7 @@ def plan(
     else:
         found = _on_clusters(load, clusters, catalog) if clusters else [load()]
         outcome = run.plan_job(found, request, known, place, catalog)
-    emit(outcome.result, format, output, plot, report, quiet)
+    to.emit(outcome.result)
     if outcome.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_OK if outcome.met else EXIT_FAILED

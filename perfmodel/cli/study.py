@@ -8,16 +8,9 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.groups import ResultFlags, expanded
 from perfmodel.cli.options import (
-    FormatOption,
-    NoColorOption,
-    OutputOption,
-    PlotOption,
-    QuietOption,
     RegimeOption,
-    ReportOption,
-    SeedOption,
-    emit,
 )
 from perfmodel.cli.readings import (
     PatternOption,
@@ -38,7 +31,7 @@ class Interval(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("study")(study)
+    app.command("study")(expanded(study))
 
 
 def study(
@@ -79,13 +72,8 @@ def study(
     pattern: PatternOption = None,
     power: PowerOption = None,
     power_interval: PowerIntervalOption = None,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """Measured timings -> speedup, efficiency, intervals, fits, bend and cause, quality gate, cost, verdict."""
     from perfmodel.study.options import StudyOptions, parse_factors
@@ -109,7 +97,7 @@ def study(
         pattern=pattern,
         power=power or (),
         interval_s=sampling_interval(power_interval, power),
-        seed=seed,
+        seed=to.seed,
     )
-    say_rejected(result, quiet)
-    emit(result, format, output, plot, report, quiet)
+    say_rejected(result, to.quiet)
+    to.emit(result)

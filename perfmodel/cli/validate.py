@@ -8,16 +8,9 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.groups import ResultFlags, expanded
 from perfmodel.cli.options import (
-    FormatOption,
-    NoColorOption,
-    OutputOption,
-    PlotOption,
-    QuietOption,
-    ReportOption,
-    SeedOption,
     SpecsOption,
-    emit,
     progress,
 )
 from perfmodel.errors import Problem, SpecError, UsageError
@@ -36,7 +29,7 @@ MOST_REASONS = 8  # that are told one by one
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("validate")(validate)
+    app.command("validate")(expanded(validate))
 
 
 def validate(
@@ -59,13 +52,8 @@ def validate(
         typer.Option("--refit", help="Fit the folds again instead of reading the shipped ones (minutes)."),
     ] = False,
     specs: SpecsOption = None,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
     if data is not None and (refit or leave_out is not None):
@@ -79,15 +67,15 @@ def validate(
     from perfmodel.validate.runner import validate as run
     from perfmodel.validate.runner import why_nothing_scored
 
-    progress("predicting the measured runs", quiet)
+    progress("predicting the measured runs", to.quiet)
     scheme = (leave_out or Scheme.group).value
-    found = run(data, scheme=scheme, catalog=Catalog.default(tuple(specs or ())), seed=seed, refit=refit)
+    found = run(data, scheme=scheme, catalog=Catalog.default(tuple(specs or ())), seed=to.seed, refit=refit)
     reasons = why_nothing_scored(found.result)
     if reasons:
         raise SpecError(
             Problem(str(data), code="D008", message="nothing was scored", help=_first_few(reasons))
         )
-    emit(found, format, output, plot, report, quiet)
+    to.emit(found)
 
 
 def _first_few(reasons: list[str]) -> str:

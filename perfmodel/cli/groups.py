@@ -1,0 +1,126 @@
+"""Flags that several verbs share, as groups: a verb names a group, the command line shows its flags one by one."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from perfmodel.cli.options import (
+    BeliefsOption,
+    ClusterOption,
+    FormatOption,
+    GlobalBatchOption,
+    KOption,
+    LayoutOption,
+    NoColorOption,
+    OutputOption,
+    PlotOption,
+    PrecisionOption,
+    QuietOption,
+    RegimeOption,
+    ReportOption,
+    SeedOption,
+    SeqLenOption,
+    SetOption,
+    SpecsOption,
+    WorkloadOption,
+    emit,
+    job_from_options,
+    load_beliefs,
+)
+
+if TYPE_CHECKING:
+    from perfmodel.predict.beliefs import Beliefs
+    from perfmodel.results import Result
+    from perfmodel.specs.jobs import Job
+
+
+@dataclass(frozen=True)
+class JobFlags:
+    """What the command line says of a job, on top of a file or in its place."""
+
+    workload: WorkloadOption = None
+    cluster: ClusterOption = None
+    k: KOption = None
+    regime: RegimeOption = None
+    global_batch: GlobalBatchOption = None
+    seq_len: SeqLenOption = None
+    precision: PrecisionOption = None
+    layout: LayoutOption = None
+    beliefs: BeliefsOption = None
+    set_: SetOption = None
+    specs: SpecsOption = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether a flag, `--set` aside, says something else than a file would."""
+        said = (self.workload, self.cluster, self.regime, self.global_batch, self.seq_len, self.precision)
+        return any((*said, self.layout))
+
+    def unchanged(self) -> JobFlags:
+        """The same without what changes a job: the range of K and the folders of specs stay."""
+        return JobFlags(k=self.k, beliefs=self.beliefs, specs=self.specs)
+
+    def job(self, path: Path | None) -> Job:
+        """The job that a file and the flags describe together."""
+        return job_from_options(
+            path, workload=self.workload, cluster=self.cluster, k=self.k, regime=self.regime,
+            global_batch=self.global_batch, seq_len=self.seq_len, precision=self.precision, layout=self.layout,
+            assignments=self.set_, specs=self.specs,
+        )  # fmt: skip
+
+    def known(self) -> Beliefs | None:
+        """The beliefs that were named, or None for the shipped ones."""
+        return load_beliefs(self.beliefs)
+
+
+@dataclass(frozen=True)
+class ResultFlags:
+    """Where a result goes, and the seed behind it."""
+
+    seed: SeedOption = 0
+    format: FormatOption = None
+    output: OutputOption = None
+    plot: PlotOption = None
+    report: ReportOption = None
+    quiet: QuietOption = False
+    no_color: NoColorOption = False
+
+    def emit(self, result: Result) -> None:
+        """Write a result where the flags say."""
+        emit(result, self.format, self.output, self.plot, self.report, self.quiet)
+
+
+def expanded(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb with every parameter that is a group replaced by the group's flags, in their order."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        kind = hints[name]
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(annotation=kind))
+            continue
+        groups[name] = kind  # type: ignore[assignment]
+        own = get_type_hints(kind, include_extras=True)
+        parameters += [
+            inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=own[f.name])
+            for f in fields(kind)
+        ]
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> Any:
+        made = {
+            name: group(**{f.name: given.pop(f.name) for f in fields(group)})
+            for name, group in groups.items()
+        }
+        return verb(**given, **made)
+
+    del command.__dict__["__wrapped__"]  # or the verb's own signature would be read
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    return command

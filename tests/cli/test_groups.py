@@ -1,0 +1,62 @@
+"""Groups of flags: one by one on the command line, whole in the verb."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.testing import CliRunner
+
+from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
+from perfmodel.cli.options import JobFile
+
+
+def verb(
+    job: JobFile = None,
+    *,
+    flags: JobFlags,
+    depth: Annotated[int, typer.Option(min=1)] = 3,
+    to: ResultFlags,
+) -> None:
+    """A verb."""
+    typer.echo(f"{job} {flags.workload} {flags.set_} {depth} {to.seed} {to.quiet}")
+
+
+def test_a_verb_shows_the_flags_of_its_groups_where_the_group_stands() -> None:
+    shown = list(inspect.signature(expanded(verb)).parameters)
+    groups = [[f.name for f in fields(kind)] for kind in (JobFlags, ResultFlags)]
+    assert shown == ["job", *groups[0], "depth", *groups[1]]
+
+
+def test_a_verb_gets_its_groups_whole_and_the_rest_as_it_was() -> None:
+    app = typer.Typer()
+    app.command()(expanded(verb))
+    run = CliRunner().invoke
+    assert run(app, []).output == "None None None 3 0 False\n"
+    given = [
+        "a.yaml",
+        "-w",
+        "resnet50",
+        "--set",
+        "a=1",
+        "--set",
+        "b=2",
+        "--depth",
+        "5",
+        "--seed",
+        "7",
+        "--quiet",
+    ]
+    assert run(app, given).output == "a.yaml resnet50 ['a=1', 'b=2'] 5 7 True\n"
+    assert run(app, ["--depth", "0"]).exit_code == 2
+
+
+def test_what_changes_a_job_is_told_from_what_only_looks_at_it() -> None:
+    assert not JobFlags(k="1..8", set_=["a=1"], specs=[Path()]).changes
+    for change in ({"cluster": "dgx-h100"}, {"seq_len": 8}, {"layout": "tp=2"}):
+        flags = JobFlags(k="1..8", beliefs=Path("b.json"), **change)
+        assert flags.changes
+        assert flags.unchanged() == JobFlags(k="1..8", beliefs=Path("b.json"))
