@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     refused = {point.line for point, _ in contradicted}
     scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
     labelled, points, batchless = batchless_apart(known, scored)
-    usual = _usual_networks(catalog)
+    usual = cache(lambda: _usual_networks(catalog))  # reads every node: only where a family states no network
     machines: list[Machine] = []
     feature_rows: list[dict[str, str]] = []
     for row in labelled.values():
@@ -215,12 +216,15 @@ def _usual_networks(catalog: Catalog) -> dict[str, float]:
     return {key: float(np.median(values)) for key, values in rates.items()}
 
 
-def _machine(row: Row, device: Accelerator, catalog: Catalog, usual: Mapping[str, float]) -> Machine:
+def _machine(
+    row: Row, device: Accelerator, catalog: Catalog, usual: Callable[[], Mapping[str, float]]
+) -> Machine:
     per_node = row.get("accelerators_per_node", 1.0)
     domain, network = domain_and_network(row, catalog)
     if network is None:
-        rate = usual.get(
-            device.name or "", usual.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0)
+        known = usual()
+        rate = known.get(
+            device.name or "", known.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0)
         )
         network = rate * per_node
     named = row.text["scale_out"]
