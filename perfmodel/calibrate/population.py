@@ -32,6 +32,7 @@ LEVEL_SHARE: dict[str, float] = {
     "kind*precision": 0.4,
     "tuning": 0.5,
     "framework*tuning": 0.5,
+    "framework*workload*precision": 0.3,
 }
 SCATTER_SHARE = 0.35  # of a coefficient's spread, between jobs that share every level
 DISCREPANCY_SPREADS: dict[str, float] = {

@@ -69,7 +69,7 @@ class Coefficients:
     )
     elementwise: Array = _coefficient(
         1.0,
-        0.3,
+        0.15,
         "framework kind workload",
         "1",
         "element-wise traffic against the counted one",
@@ -115,7 +115,7 @@ class Coefficients:
     pace: Array = _coefficient(
         1.0,
         0.3,
-        "workload framework*generation",
+        "workload framework*generation framework*workload*precision",
         "1",
         "device time of such jobs against what their operations alone explain",
         _STEP,

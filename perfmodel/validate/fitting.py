@@ -26,8 +26,8 @@ from perfmodel.validate.resolve import Resolved
 from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]
-FULL_ITERATIONS = 18
-FOLD_ITERATIONS = 6  # fewer leave a fold near the fit of all, and its errors too small
+FULL_ITERATIONS = 24
+FOLD_ITERATIONS = 8  # fewer leave a fold near the fit of all, and its errors too small
 Say = Callable[[str], None]
 
 
