@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Pair = tuple[float, float]
+FEWEST = 5  # points of an octave of which a middle is drawn
 
 
 def validation(envelope: Envelope) -> Figure:
@@ -25,19 +27,60 @@ def validation(envelope: Envelope) -> Figure:
 
 
 def error_by_k(envelope: Envelope) -> Figure:
-    """Signed error of each point over K: a bias that grows with K shows as a slope."""
-    figure, axes = style.new("Error by K", "", "predicted / measured - 1 [%]")
+    """Predicted over measured time by K: every point, and for each octave of K the middle and the inner 80 % of a mode.
+
+    A bias that grows with K shows as a slope of the middles.
+    """
+    figure, axes = style.new("Error by K", "", "predicted / measured")
     ks: list[float] = []
     for i, (mode, rows) in enumerate(_by_mode(envelope).items()):
         ks += [k for _, _, k in rows]
+        aside, color, marker = 2.0 ** (0.22 * (i - 1)), style.COLORS[i % 8], style.MARKERS[i % 8]
         axes.plot(
-            [k * (1 + 0.05 * (i - 1)) for _, _, k in rows], [(p / m - 1) * 100 for m, p, _ in rows], style.MARKERS[i % 8],
-            color=style.COLORS[i % 8], alpha=0.6, markersize=5.5, label=style.plain(mode.replace("_", " ")),
+            [k * aside for _, _, k in rows], [p / m for m, p, _ in rows], marker, color=color, alpha=0.18,
+            markersize=3, markeredgewidth=0, zorder=1,
         )  # fmt: skip
-    axes.axhline(0, color=style.INK, linewidth=1.2)
+        octaves = _octaves(rows)
+        middle = [median for _, _, median, _ in octaves]
+        axes.errorbar(
+            [k * aside for k, *_ in octaves], middle,
+            yerr=[[mid - low for _, low, mid, _ in octaves], [high - mid for _, _, mid, high in octaves]],
+            fmt=marker, color=color, markersize=5.5, elinewidth=2.2, label=style.plain(mode.replace("_", " ")),
+        )  # fmt: skip
+    axes.axhline(1, color=style.INK, linewidth=1.2)
     style.k_axis(axes, ks)
+    axes.set_xlim(axes.get_xlim()[0] / 1.2, axes.get_xlim()[1] * 1.2)  # the modes stand side by side
+    _ratio_axis(axes)
     style.legend_below(figure, axes)
     return figure
+
+
+def _octaves(rows: list[tuple[float, float, float]]) -> list[tuple[float, float, float, float]]:
+    """For each octave of K with `FEWEST` points or more: K, and the 10th, 50th and 90th percentile of predicted / measured."""
+    import numpy as np
+
+    found: dict[int, list[float]] = {}
+    for measured, predicted, k in rows:
+        found.setdefault(round(math.log2(k)), []).append(predicted / measured)
+    drawn: list[tuple[float, float, float, float]] = []
+    for octave, ratios in sorted(found.items()):
+        if len(ratios) >= FEWEST:
+            low, middle, high = (float(q) for q in np.quantile(ratios, (0.1, 0.5, 0.9)))
+            drawn.append((2.0**octave, low, middle, high))
+    return drawn
+
+
+def _ratio_axis(axes: Axes) -> None:
+    """Ratios on a log axis, as wide to both sides of 1, with plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = axes.get_ylim()
+    far = min(max(high, 1.0 / max(low, 1e-3), 1.6), 12.0)
+    axes.set_yscale("log")
+    axes.set_ylim(1.0 / far, far)
+    axes.yaxis.set_major_locator(FixedLocator([t for r in (1.0, 1.4, 2, 3, 5, 10) for t in (r, 1 / r)]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
 
 
 def calibration(envelope: Envelope) -> Figure:
