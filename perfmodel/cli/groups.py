@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -58,11 +58,10 @@ class JobFlags:
     @property
     def changes(self) -> bool:
         """Whether a flag, `--set` aside, says something else than a file would."""
-        said = (self.workload, self.cluster, self.regime, self.global_batch, self.seq_len, self.precision)
-        return any((*said, self.layout))
+        return replace(self, set_=None) != self.unchanged()
 
     def unchanged(self) -> JobFlags:
-        """The same without what changes a job: the range of K and the folders of specs stay."""
+        """The same without what changes a job: the range of K, the beliefs and the folders of specs stay."""
         return JobFlags(k=self.k, beliefs=self.beliefs, specs=self.specs)
 
     def job(self, path: Path | None) -> Job:

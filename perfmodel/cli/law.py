@@ -15,6 +15,8 @@ from perfmodel.cli.options import (
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import UsageError
 
+KAPPA, ALPHA = "0.0001", "1 ms"  # where nobody says
+
 
 class LawName(StrEnum):
     """The laws."""
@@ -54,15 +56,26 @@ def law(
     ] = "0.01,0.05,0.20",
     k: KOption = "1..512",
     kappa: Annotated[
-        str, typer.Option(metavar="X,...", help="usl: coherency coefficients, separated by commas.")
-    ] = "0.0001",
+        str | None,
+        typer.Option(
+            metavar="X,...", show_default=KAPPA, help="usl: coherency coefficients, separated by commas."
+        ),
+    ] = None,
     efficiency: Annotated[float, typer.Option(help="Level for the smallest K below it.")] = 0.5,
     keep: Annotated[float, typer.Option(help="Level that the largest serial fraction keeps.")] = 0.8,
-    term: Annotated[TermName, typer.Option(help="communication: how it grows with K.")] = TermName.log2,
+    term: Annotated[
+        TermName | None,
+        typer.Option(show_default=TermName.log2.value, help="communication: how it grows with K."),
+    ] = None,
     alpha: Annotated[
-        str, typer.Option(help="communication: latency of one message, for one second of work at K = 1.")
-    ] = "1 ms",
-    message: Annotated[str, typer.Option(help="communication: message size.")] = "0 B",
+        str | None,
+        typer.Option(
+            show_default=ALPHA, help="communication: latency of one message, for one second of work at K = 1."
+        ),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option(show_default="0 B", help="communication: message size.")
+    ] = None,
     bandwidth: Annotated[
         str | None, typer.Option(help="communication: bandwidth of one link, such as 400 Gbit/s.")
     ] = None,
@@ -74,7 +87,18 @@ def law(
     from perfmodel.specs.ranges import parse_k
     from perfmodel.study.lawtable import LawOptions, parse_fractions, tabulate
 
-    moved = quantity("--message", message, "B") or 0.0
+    exchange = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
+    others = {LawName.usl: exchange, LawName.communication: {"--kappa": kappa}}
+    strange = [
+        name for name, said in others.get(law, exchange | {"--kappa": kappa}).items() if said is not None
+    ]
+    if strange:
+        raise UsageError(
+            f"{', '.join(strange)}: no part of {law.value}",
+            code="U016",
+            help="perfmodel law --help says whose",
+        )
+    moved = quantity("--message", message or "0 B", "B") or 0.0
     if moved and bandwidth is None:
         raise UsageError(
             "--message needs a --bandwidth", code="U022", help='such as --bandwidth "400 Gbit/s"'
@@ -83,11 +107,11 @@ def law(
         law=law.value,
         k=parse_k(k or "1..512"),
         serial=parse_fractions("--serial", serial),
-        kappa=parse_fractions("--kappa", kappa),
+        kappa=parse_fractions("--kappa", kappa or KAPPA),
         efficiency=efficiency,
         keep=keep,
-        term=term.value,
-        alpha_s=quantity("--alpha", alpha, "s") or 0.0,
+        term=(term or TermName.log2).value,
+        alpha_s=quantity("--alpha", alpha or ALPHA, "s") or 0.0,
         message_bytes=moved,
         bandwidth_bytes_per_s=quantity("--bandwidth", bandwidth or "1000000 PB/s", "B/s") or 0.0,
         regime="strong" if regime is None else regime.value,

@@ -12,15 +12,30 @@ _TARGETS = ("-o", "--output", "--plot", "--report")
 _READ_IN_FOLDERS = ("families.csv", "points.csv", "sources.csv", "workloads.csv", "collectives.csv", "*.yaml")
 
 
+# Files that people keep and verbs read through others: specs, and the baseline of a gate. Only these verbs write such.
+_KEPT = ("*.yaml", "*.yml", "*.lock.json")
+_WRITERS = ("init", "measure", "workload")
+
+
 def refuse_overwriting(arguments: Sequence[str]) -> None:
-    """Refuse a target that is a file which the same command names as an input, or reads in a folder that it names."""
+    """Refuse a target that is a file which the same command names as an input, or reads in a folder that it names.
+
+    A result never takes the place of a spec or a baseline either: a job names files that no argument does.
+    """
     targets, sources = _split(arguments)
-    for target in targets:
-        if target.exists() and any(_reads(source, target) for source in sources):
+    is_result = not any(word in _WRITERS for word in arguments[:1])
+    for target in filter(Path.exists, targets):
+        if any(_reads(source, target) for source in sources):
             raise UsageError(
                 f"cannot write {target}: it is an input of this very command",
                 code="U014",
                 help="give another name",
+            )
+        if is_result and any(map(target.match, _KEPT)):
+            raise UsageError(
+                f"cannot write {target}: a spec or a baseline stands there, and a result is neither",
+                code="U014",
+                help="give another name, or remove the file first",
             )
 
 

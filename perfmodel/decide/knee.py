@@ -66,6 +66,7 @@ def _knee(rule: Rule, k: Array, last: NDArray[np.int64], reached: NDArray[np.boo
     return Knee(rule, np.where(reached, at, np.nan), last, reached)
 
 
+WIDEST_HALF = 1e6  # of a band, in logarithms: an infinite one leaves the middle of a curve alone
 RISK = 0.05  # chance of being below the threshold from which a K is at risk: the lower end of the band
 
 
@@ -79,9 +80,11 @@ def cautious(efficiency: ArrayLike, half: ArrayLike, odds: float) -> Array:
     [1.0, 0.75]
     >>> cautious([1.0, 0.75], [0.0, 0.2], 0.05).round(3).tolist()
     [1.0, 0.614]
+    >>> cautious(0.8, np.inf, 0.5).tolist(), cautious(0.8, np.inf, 0.05).tolist()
+    (0.8, 0.0)
     """
     half = np.asarray(half, dtype=np.float64)
-    known = np.where(np.isnan(half), 0.0, half)
+    known = np.where(np.isnan(half), 0.0, np.minimum(half, WIDEST_HALF))
     depth = -NormalDist().inv_cdf(odds) / NINETY
     return np.asarray(np.asarray(efficiency, dtype=np.float64) * np.exp(-depth * known))
 

@@ -244,11 +244,13 @@ def _tree_of(path: Path) -> Tree:
         found = path.stat()
     except OSError:
         return read_file(path, shown=display(path))
-    return _parsed(path, display(path), found.st_mtime_ns, found.st_size)
+    state = (found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+    return _parsed(path.resolve(), display(path), state)
 
 
 @lru_cache(maxsize=4096)
-def _parsed(path: Path, shown: str, mtime_ns: int, size: int) -> Tree:
+def _parsed(path: Path, shown: str, state: tuple[int, ...]) -> Tree:
+    """The tree of a file in this state; nobody may change it."""
     return read_file(path, shown=shown)
 
 

@@ -111,7 +111,9 @@ def _problem(model: type[BaseModel], tree: Tree, item: dict[str, Any], meant: st
         owner = _model_at(model, loc[:-1])
         key = str(loc[-1])
         parent = find(tree, loc[:-1])[0]
-        free = [name for name in owner.model_fields if parent.get(name) is None]
+        # In a file a slip is for a key that is not there yet; a flag changes those that are.
+        is_flag = key_mark is not None and key_mark.line is None
+        free = [name for name in owner.model_fields if is_flag or parent.get(name) is None]
         guess = (
             f'; did you mean "{meant}"?'
             if meant

@@ -445,3 +445,22 @@ def test_no_output_takes_the_place_of_an_input(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert "input of this very command" in refused(capsys, *command)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict", "job.yaml", "-o", "folder/model.yaml"),
+        ("predict", "job.yaml", "--report=folder/model.yaml"),
+        ("check", "gate.yaml", "-o", "gate.lock.json"),
+    ],
+)
+def test_no_result_takes_the_place_of_a_spec_or_a_baseline(
+    capsys: pytest.CaptureFixture[str], folder: Path, command: tuple[str, ...]
+) -> None:
+    """A job names its workload, a gate its jobs and its baseline: no argument does."""
+    for name in ("folder/model.yaml", "gate.yaml", "gate.lock.json"):
+        (folder / name).write_text("kept\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert "a spec or a baseline stands there" in refused(capsys, *command)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -129,3 +129,18 @@ def test_every_format(law, name, tmp_path):
     plot = tmp_path / "law.svg"
     assert law(name, "--plot", str(plot), "--report", str(tmp_path / "law.html"), "--quiet")[0] == 0
     assert plot.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("amdahl", "--kappa", "0.1"), "--kappa: no part of amdahl"),
+        (("gustafson", "--bandwidth", "1 GB/s"), "--bandwidth: no part of gustafson"),
+        (("usl", "--alpha", "3 ms", "--term", "ring"), "--term, --alpha: no part of usl"),
+        (("communication", "--kappa", "0.1"), "--kappa: no part of communication"),
+    ],
+)
+def test_a_number_that_the_law_does_not_have_is_refused(law, arguments, named):
+    code, out, err = law(*arguments)
+    assert (code, out) == (2, "")
+    assert named in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import os
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,24 @@ def test_offers_by_accelerator(catalog: Catalog) -> None:
     assert {offer.accelerator for offer in offers} == {"h100-sxm5-80gb"}
     assert {"aws", "gcp", "lambda"} <= {offer.provider for offer in offers}
     assert catalog.offers("no-such-thing") == []
+
+
+def test_a_file_is_read_as_it_is_now_whatever_was_read_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same name, same size, same time of change: catalogues of one process share what they parsed, not what changed."""
+    text = "name: mine\nmemory: {} GB\nmemory_bandwidth: 2 TB/s\npeak: {{fp32: 10 TFLOP/s}}\nsource: s\nconfidence: assumed\n"
+    for place, memory in (("a", 16), ("b", 24)):
+        file = tmp_path / place / "hardware_specs" / "accelerators" / "mine.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text.format(memory), encoding="utf-8")
+        os.utime(file, ns=(1, 1))
+    found = []
+    for place in ("a", "b", "a"):
+        monkeypatch.chdir(tmp_path / place)
+        found.append(Catalog.default().get("accelerators", "mine").memory)
+    file.write_text(text.format(48), encoding="utf-8")
+    os.utime(file, ns=(1, 1))
+    monkeypatch.chdir(tmp_path / "b")
+    found.append(Catalog.default().get("accelerators", "mine").memory)
+    assert found == [16e9, 24e9, 16e9, 48e9]

@@ -11,6 +11,7 @@ import pytest
 
 from perfmodel.errors import SpecError
 from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.report.kinds.validation import answer
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known
@@ -131,6 +132,7 @@ def test_unknown_hardware_is_listed_not_dropped(tmp_path: Path) -> None:
     result = validate(folder).envelope()["result"]
     assert result["unresolved"] == [{"family": "one", "reason": reason, "place": "families.csv:2"}]
     assert result["modes"]["datasheet"]["families"] == 0
+    assert answer({"result": result}) == "1 family could not be scored, see the notes."
 
 
 @pytest.mark.parametrize(

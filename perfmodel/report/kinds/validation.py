@@ -40,6 +40,9 @@ def answer(envelope: Envelope) -> str:
             f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
             f"over {_counted(collectives['points'], 'point', 'points')}"
         )
+    left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
+    if left_out:
+        words.append(f"{_counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
     return "; ".join(words) + "." if words else "Nothing was scored."
 
 
