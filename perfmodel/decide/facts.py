@@ -12,6 +12,7 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve
 from perfmodel.predict.layouts import DECLARED as USUAL
 from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, FALLBACKS, HOST_LINK_BYTES_PER_S
+from perfmodel.predict.setup import setup_of
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
@@ -169,14 +170,7 @@ def _declared(found: Curve) -> dict[str, Fact]:
 
 def calibrated_on(job: Job) -> dict[str, str | int]:
     """What a calibration on this job is about: kept with its beliefs."""
-    names = {
-        "workload": job.workload.name,
-        "cluster": job.cluster.name,
-        "precision": job.precision,
-        "seq_len": job.seq_len,
-        "framework": job.framework,
-    }
-    return {key: name for key, name in names.items() if name}
+    return setup_of(job).identity
 
 
 # Settings that step times depend on, beside the workload.
@@ -202,8 +196,9 @@ def foreign(job: Job, beliefs: Beliefs) -> list[str]:
         return []
     there, here = (" on ".join(str(names.get(key, "?")) for key in about) for names in (known, own))
     settings = f" ({'; '.join(changed)})" if changed else ""
+    use = ", and its step times are no points of this curve" if held.k.size else ""
     return [
-        f"beliefs: calibrated on {there}, used for {here}{settings}: what was measured there need not hold here"
+        f"beliefs: calibrated on {there}, used for {here}{settings}: what was measured there need not hold here{use}"
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -117,6 +118,7 @@ def curve(
     """Predict T(K) at every K of the set-up; `among` is its search, where one was made before."""
     ops, mach = setup.operations, setup.machine
     belief, logs = centre(setup, beliefs)
+    beliefs = _without_foreign_times(setup, beliefs, belief)
     at, refusal = choose(setup, logs, among)
     held = memory(ops, mach, at, schedule=setup.schedule)
     feasible = refusal == Refusal.NONE
@@ -178,6 +180,25 @@ def curve(
         belief=belief,
         logs=logs,
         jacobian=jacobian,
+    )
+
+
+def _without_foreign_times(setup: Setup, beliefs: Beliefs, belief: Belief) -> Beliefs:
+    """The beliefs as they serve this job where their step times are of another one.
+
+    Those times have moved the coefficients. They are no points of this job's curve, what they left unexplained was that
+    job's own, and they narrow no band here.
+    """
+    known, there = beliefs.calibration, beliefs.meta.get("calibrated_on")
+    if known is None or not known.k.size or not isinstance(there, Mapping):
+        return beliefs
+    if all(setup.identity.get(key) == value for key, value in there.items()):
+        return beliefs
+    none = np.zeros(0)
+    mean = np.where(np.arange(known.mean.size) < len(NAMES), known.mean, 0.0)
+    prior = effect_covariance(replace(beliefs, calibration=None), belief)
+    return beliefs.calibrated(
+        replace(known, mean=mean, covariance=prior, mode="datasheet", k=none, tau=none, batch=none)
     )
 
 

@@ -70,6 +70,18 @@ class Setup:
             return self.framework
         return "megatron_core" if self.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
 
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """What step times of this job are about: kept with the beliefs that they were turned into."""
+        names = {
+            "workload": self.workload.name,
+            "cluster": self.cluster.name,
+            "precision": self.precision,
+            "seq_len": self.seq_len,
+            "framework": self.framework,
+        }
+        return {key: name for key, name in names.items() if name}
+
     def features(self) -> dict[str, str]:
         """Level values for the beliefs."""
         up, out = self.cluster.node.scale_up, self.cluster.scale_out or self.cluster.node.scale_out

@@ -49,6 +49,24 @@ def test_beliefs_of_another_setting_are_used_with_a_warning(
     assert words in said[0]
 
 
+@pytest.mark.parametrize("change", [{"workload": "bert-large"}, {"cluster": "dgx-a100"}, {"seq_len": 2048}])
+def test_step_times_of_another_job_are_no_points_of_the_curve_and_narrow_no_band(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    beliefs = calibrated(tmp_path)
+    alone, own, other = (
+        predict(asked, given, draws=0).result
+        for asked, given in ((job(**change), None), (job(), beliefs), (job(**change), beliefs))
+    )
+    width = [
+        [high / low for low, high in zip(one["time_s_low"], one["time_s_high"], strict=True)]
+        for one in (alone, own, other)
+    ]
+    assert all(narrow < wide for narrow, wide in zip(width[1], width[0], strict=True))
+    assert width[2] == pytest.approx(width[0], rel=0.1)
+    assert list(other["time_s"]) == pytest.approx(list(alone["time_s"]), rel=0.3)  # the run was as predicted
+
+
 def test_beliefs_of_older_versions_name_no_settings(tmp_path: Path) -> None:
     beliefs = calibrated(tmp_path)
     old = replace(beliefs, meta={"calibrated_on": {"workload": "llama3-8b", "cluster": "dgx-h100"}})
