@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 # Prior spread of a shift at each level, as a share of the coefficient's own spread: the finer, the smaller.
 LEVEL_SHARE: dict[str, float] = {
     "generation": 0.5,
-    "generation*precision": 0.4,
+    "generation*width": 0.4,
     "accelerator": 0.3,
     "framework": 0.5,
     "framework*generation": 0.5,
@@ -29,10 +29,10 @@ LEVEL_SHARE: dict[str, float] = {
     "peer": 0.5,
     "scale_up": 0.5,
     "scale_out": 0.5,
-    "kind*precision": 0.4,
+    "kind*width": 0.4,
     "tuning": 0.5,
     "framework*tuning": 0.5,
-    "framework*workload*precision": 0.3,
+    "framework*workload*width": 0.3,
 }
 SCATTER_SHARE = 0.35  # of a coefficient's spread, between jobs that share every level
 DISCREPANCY_SPREADS: dict[str, float] = {

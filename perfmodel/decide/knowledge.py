@@ -10,9 +10,9 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import LEVELS, MEANINGS, NAMES
 from perfmodel.specs.hardware import Accelerator, Link
 
-PER_PRECISION = "generation*precision"
+PER_WIDTH = "generation*width"
 WORDS = {
-    "accelerator": "accelerator", PER_PRECISION: "generation", "generation": "generation", "scale_up": "link",
+    "accelerator": "accelerator", PER_WIDTH: "generation", "generation": "generation", "scale_up": "link",
     "scale_out": "link", "peer": "peer access",
 }  # fmt: skip
 
@@ -51,7 +51,7 @@ def _levels(entry: object) -> dict[str, str]:
         generation = entry.generation or "unknown"
         return {
             "accelerator": entry.name or "unknown",
-            PER_PRECISION: generation,
+            PER_WIDTH: generation,
             "generation": generation,
             "scale_up": entry.scale_up or "unknown",
             "peer": "direct" if entry.peer_access else "staged",
@@ -62,8 +62,8 @@ def _levels(entry: object) -> dict[str, str]:
 
 
 def _families(beliefs: Beliefs, name: str, level: str, value: str) -> int:
-    """Series of runs that informed a level; in any precision where it is by precision too."""
-    if level != PER_PRECISION:
+    """Series of runs that informed a level; in any number format where it is by format too."""
+    if level != PER_WIDTH:
         return int(beliefs.counts.get((name, level, value), 0))
     found = [
         n

@@ -34,7 +34,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "generation",
         "kind*framework",
         "framework*generation",
-        "kind*precision",
+        "kind*width",
         "scale_up",
     ),
     "one_node": ("generation", "tuning"),

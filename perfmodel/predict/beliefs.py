@@ -26,7 +26,7 @@ from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
 
-HARDWARE_LEVELS = ("accelerator", "generation*precision", "generation", "scale_up", "scale_out")
+HARDWARE_LEVELS = ("accelerator", "generation*width", "generation", "scale_up", "scale_out")
 
 # Discrepancies that no coefficient explains: each a slope on a feature of the layout (see `features.discrepancy`).
 DISCREPANCY_MEANINGS: dict[str, str] = {

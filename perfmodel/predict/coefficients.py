@@ -43,7 +43,7 @@ class Coefficients:
 
     # device
     matmul: Array = _coefficient(
-        0.72, 0.25, "generation generation*precision accelerator framework kind tuning",
+        0.72, 0.25, "generation generation*width accelerator framework kind tuning",
         "1", "fraction of the datasheet peak that a large matrix product reaches inside a step", _KERNELS,
     )  # fmt: skip
     attention: Array = _coefficient(
@@ -87,7 +87,7 @@ class Coefficients:
         _KERNELS,
     )
     other: Array = _coefficient(
-        0.45, 0.45, "kind kind*precision generation*precision accelerator workload framework tuning",
+        0.45, 0.45, "kind kind*width generation*width accelerator workload framework tuning",
         "1", "fraction of peak of convolutions, recurrences and other counted arithmetic", _KERNELS,
     )  # fmt: skip
     other_traffic: Array = _coefficient(
@@ -115,7 +115,7 @@ class Coefficients:
     pace: Array = _coefficient(
         1.0,
         0.3,
-        "workload framework*generation framework*workload*precision",
+        "workload framework*generation framework*workload*width",
         "1",
         "device time of such jobs against what their operations alone explain",
         _STEP,
@@ -273,19 +273,17 @@ _WHOLE_STEPS = {
 # inside a step reach a smaller part of the peak on newer chips (power); Megatron-LM of the V100 and A100 years had no
 # fused attention; long steps of language models hide what contention costs others.
 KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
-    ("matmul", "generation*precision", "ampere*fp16"): 0.85,
-    ("matmul", "generation*precision", "ampere*bf16"): 0.85,
-    ("matmul", "generation*precision", "hopper*fp16"): 0.73,
-    ("matmul", "generation*precision", "hopper*bf16"): 0.73,
-    ("matmul", "generation*precision", "hopper*fp8"): 0.68,
-    ("matmul", "generation*precision", "blackwell*bf16"): 0.51,
-    ("matmul", "generation*precision", "blackwell*fp8"): 0.61,
-    ("matmul", "generation*precision", "blackwell*fp4"): 0.45,
-    ("matmul", "generation*precision", "blackwell-ultra*bf16"): 0.51,
-    ("matmul", "generation*precision", "blackwell-ultra*fp8"): 0.61,
-    ("matmul", "generation*precision", "blackwell-ultra*fp4"): 0.45,
-    ("matmul", "generation*precision", "cdna3*bf16"): 0.40,
-    ("matmul", "generation*precision", "cdna3*fp8"): 0.41,
+    ("matmul", "generation*width", "ampere*16bit"): 0.85,
+    ("matmul", "generation*width", "hopper*16bit"): 0.73,
+    ("matmul", "generation*width", "hopper*fp8"): 0.68,
+    ("matmul", "generation*width", "blackwell*16bit"): 0.51,
+    ("matmul", "generation*width", "blackwell*fp8"): 0.61,
+    ("matmul", "generation*width", "blackwell*fp4"): 0.45,
+    ("matmul", "generation*width", "blackwell-ultra*16bit"): 0.51,
+    ("matmul", "generation*width", "blackwell-ultra*fp8"): 0.61,
+    ("matmul", "generation*width", "blackwell-ultra*fp4"): 0.45,
+    ("matmul", "generation*width", "cdna3*16bit"): 0.40,
+    ("matmul", "generation*width", "cdna3*fp8"): 0.41,
     ("attention", "generation", "ampere"): 0.56,
     ("attention", "generation", "hopper"): 0.36,
     ("attention", "generation", "blackwell"): 0.44,

@@ -14,6 +14,8 @@ from perfmodel.workloads.operations import Operations
 
 Array = NDArray[np.float64]
 
+# One rate, one traffic: what was measured in the one is known of the other.
+HALF = ("fp16", "bf16")
 UNSAID_RECOMPUTE = 0.3  # where a source does not say, for the discrepancy's slope only
 
 
@@ -36,7 +38,7 @@ def features(
     stack = "xla" if generation.startswith("tpu") else framework or "unknown"
     return {
         "generation": generation,
-        "precision": precision,
+        "width": "16bit" if precision in HALF else precision,
         "accelerator": accelerator.name or "unknown",
         "framework": stack,
         "kind": workload.kind,

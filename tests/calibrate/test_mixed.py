@@ -60,7 +60,7 @@ def test_one_bad_row_gets_little_weight() -> None:
 def test_a_fit_recovers_a_shift_between_generations() -> None:
     """Log time = ln matmul slowdown: two generations that differ by a known factor."""
     rng = np.random.default_rng(0)
-    blank = {level: "x" for levels in LEVELS.values() for level in levels}
+    blank = {part: "x" for levels in LEVELS.values() for level in levels for part in level.split("*")}
     features = [blank | {"generation": "a" if i % 2 else "b"} for i in range(40)]
     shifts = make_shifts(features, LEVELS)
     families = [Family(np.arange(3 * i, 3 * i + 3)) for i in range(40)]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from perfmodel.calibrate.job import Direct, calibrate
-from perfmodel.predict.bands import CELL, LEVELS, SLOPES, level_value, scale, thinness
+from perfmodel.predict.bands import CELL, LEVELS, SLOPES, scale, thinness
 from perfmodel.predict.beliefs import Beliefs, from_mapping, shipped_beliefs, to_mapping
 from perfmodel.predict.curve import curve
 from perfmodel.predict.extrapolation import band_spread
+from perfmodel.predict.features import level_value
 from perfmodel.predict.setup import Setup
 from perfmodel.specs.catalog import Catalog
 

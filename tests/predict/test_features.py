@@ -39,6 +39,18 @@ def test_a_crossed_level_is_that_of_the_features_as_they_are_now(job: dict[str, 
     assert known.belief(tuned).median[UNFUSED] < known.belief(job).median[UNFUSED] - 1.0
 
 
+def test_what_was_measured_in_one_16_bit_format_is_known_of_the_other() -> None:
+    catalog = Catalog.default()
+    workload, device = catalog.get("workloads", "resnet50"), catalog.get("accelerators", "a100-sxm4-80gb")
+    of = {
+        precision: shipped_beliefs().belief(
+            features(workload, device, precision, framework="pytorch_eager", scale_up=None, scale_out=None)
+        )
+        for precision in ("fp16", "bf16", "fp32")
+    }
+    assert of["fp16"].median.tolist() == of["bf16"].median.tolist() != of["fp32"].median.tolist()
+
+
 def test_what_nobody_says_is_a_value_of_its_own(job: dict[str, str]) -> None:
     assert job["scale_out"] == "unknown"
     assert level_value(job, "kind*colour") == "encoder-transformer*unknown"

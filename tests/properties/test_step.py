@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.decide.attribution import ledger
-from perfmodel.predict.coefficients import LEVELS, MEDIANS, NAMES, Coefficients, from_logs, quiet
+from perfmodel.predict.coefficients import MEDIANS, NAMES, Coefficients, from_logs, quiet
 from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.predict.machine import Machine, machine
 from perfmodel.predict.step import PARTS, Step, step
@@ -216,12 +216,3 @@ def test_more_work_is_never_faster(point: Any, c: Coefficients, factor: float) -
     assume(float(ops.is_transformer) == 0.0)
     more = replace(ops, other_flop=ops.other_flop * factor, other_traffic=ops.other_traffic * factor)
     assert seconds(more, mach, at, c) >= seconds(ops, mach, at, c) * (1 - 1e-9)
-
-
-def test_every_coefficient_names_levels_that_a_job_has() -> None:
-    known = {
-        "generation", "precision", "accelerator", "framework", "kind", "workload", "scale_up", "scale_out",
-        "tuning", "peer",
-    }  # fmt: skip
-    for name in NAMES:
-        assert {part for level in LEVELS[name] for part in level.split("*")} <= known
