@@ -62,7 +62,7 @@ def test_a_validation_of_collectives_alone_speaks_of_them_and_of_no_mode(make):
     envelope = make["validation"]()
     result = envelope["result"]
     empty = {name: {"points": 0, "families": 0, "median_ape": None} for name in result["modes"]}
-    envelope["result"] = {**result, "modes": empty, "families": []}
+    envelope["result"] = {**result, "modes": empty, "families": [], "unresolved": []}
     answer = module_of(envelope).answer(envelope)
     assert answer.startswith("collectives: median error ")
     assert answer.endswith(" over 2000 points.")
