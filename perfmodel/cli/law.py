@@ -15,7 +15,7 @@ from perfmodel.cli.options import (
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import UsageError
 
-KAPPA, ALPHA = "0.0001", "1 ms"  # where nobody says
+KAPPA, ALPHA, MESSAGE = "0.0001", "1 ms", "0 B"  # where nobody says
 
 
 class LawName(StrEnum):
@@ -74,7 +74,7 @@ def law(
         ),
     ] = None,
     message: Annotated[
-        str | None, typer.Option(show_default="0 B", help="communication: message size.")
+        str | None, typer.Option(show_default=MESSAGE, help="communication: message size.")
     ] = None,
     bandwidth: Annotated[
         str | None, typer.Option(help="communication: bandwidth of one link, such as 400 Gbit/s.")
@@ -98,7 +98,7 @@ def law(
             code="U016",
             help="perfmodel law --help says whose",
         )
-    moved = quantity("--message", message or "0 B", "B") or 0.0
+    moved = quantity("--message", MESSAGE if message is None else message, "B") or 0.0
     if moved and bandwidth is None:
         raise UsageError(
             "--message needs a --bandwidth", code="U022", help='such as --bandwidth "400 Gbit/s"'
@@ -107,11 +107,11 @@ def law(
         law=law.value,
         k=parse_k(k or "1..512"),
         serial=parse_fractions("--serial", serial),
-        kappa=parse_fractions("--kappa", kappa or KAPPA),
+        kappa=parse_fractions("--kappa", KAPPA if kappa is None else kappa),
         efficiency=efficiency,
         keep=keep,
         term=(term or TermName.log2).value,
-        alpha_s=quantity("--alpha", alpha or ALPHA, "s") or 0.0,
+        alpha_s=quantity("--alpha", ALPHA if alpha is None else alpha, "s") or 0.0,
         message_bytes=moved,
         bandwidth_bytes_per_s=quantity("--bandwidth", bandwidth or "1000000 PB/s", "B/s") or 0.0,
         regime="strong" if regime is None else regime.value,

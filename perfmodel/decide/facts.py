@@ -173,10 +173,6 @@ def calibrated_on(job: Job) -> dict[str, str | int]:
     return setup_of(job).identity
 
 
-# Settings that step times depend on, beside the workload.
-SETTINGS = ("precision", "seq_len", "framework")
-
-
 def foreign(job: Job, beliefs: Beliefs) -> list[str]:
     """A warning where the beliefs were calibrated on another cluster or, by step times, on another workload or setting.
 
@@ -187,13 +183,12 @@ def foreign(job: Job, beliefs: Beliefs) -> list[str]:
         return []
     own = calibrated_on(job)
     about = ("workload", "cluster") if held.k.size else ("cluster",)  # a link's rate is of no workload
-    changed = [
-        f"{key} {known[key]} there, {own.get(key, 'none')} here"
-        for key in (SETTINGS if held.k.size else ())
-        if key in known and known[key] != own.get(key)
-    ]
-    if not changed and all(known.get(key) == own.get(key) for key in about):
+    differs = [key for key in setup_of(job).differs(known) if held.k.size or key in about]
+    if not differs:
         return []
+    changed = [
+        f"{key} {known[key]} there, {own.get(key, 'none')} here" for key in differs if key not in about
+    ]
     there, here = (" on ".join(str(names.get(key, "?")) for key in about) for names in (known, own))
     settings = f" ({'; '.join(changed)})" if changed else ""
     use = ", and its step times are no points of this curve" if held.k.size else ""

@@ -192,7 +192,7 @@ def _without_foreign_times(setup: Setup, beliefs: Beliefs, belief: Belief) -> Be
     known, there = beliefs.calibration, beliefs.meta.get("calibrated_on")
     if known is None or not known.k.size or not isinstance(there, Mapping):
         return beliefs
-    if all(setup.identity.get(key) == value for key, value in there.items()):
+    if not setup.differs(there):
         return beliefs
     none = np.zeros(0)
     mean = np.where(np.arange(known.mean.size) < len(NAMES), known.mean, 0.0)

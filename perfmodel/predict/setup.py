@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +19,8 @@ from perfmodel.specs.workload import Workload
 from perfmodel.workloads.operations import TRANSFORMER_KINDS, Operations, operations
 
 Array = NDArray[np.float64]
+
+SETTINGS = ("precision", "seq_len", "framework")  # that step times depend on, beside workload and cluster
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,15 @@ class Setup:
             "framework": self.framework,
         }
         return {key: name for key, name in names.items() if name}
+
+    def differs(self, there: Mapping[str, object]) -> list[str]:
+        """Keys by which this job is another than the one of that identity; older files name no settings."""
+        own = self.identity
+        return [
+            key
+            for key in ("workload", "cluster", *SETTINGS)
+            if there.get(key) != own.get(key) and (key in there or key not in SETTINGS)
+        ]
 
     def features(self) -> dict[str, str]:
         """Level values for the beliefs."""

@@ -138,6 +138,8 @@ def test_every_format(law, name, tmp_path):
         (("gustafson", "--bandwidth", "1 GB/s"), "--bandwidth: no part of gustafson"),
         (("usl", "--alpha", "3 ms", "--term", "ring"), "--term, --alpha: no part of usl"),
         (("communication", "--kappa", "0.1"), "--kappa: no part of communication"),
+        (("usl", "--kappa", ""), "--kappa"),
+        (("communication", "--alpha", ""), "--alpha"),
     ],
 )
 def test_a_number_that_the_law_does_not_have_is_refused(law, arguments, named):
