@@ -6,12 +6,12 @@ not add up to is named interaction:
 
 .. math:: \\ln\\frac{t_B}{t_A} = \\sum_i \\tfrac12 \\Bigl[\\ln\\frac{t_{A+i}}{t_A} + \\ln\\frac{t_B}{t_{B-i}}\\Bigr] + r   (1)
 
-With two changes (1) is the Shapley value and r is zero.
+With two changes (1) is the Shapley value and r is zero. Every effect and r together are the whole difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,11 @@ from perfmodel.specs.jobs import Job
 
 Array = NDArray[np.float64]
 
-MOST_CHANGES = 12  # more are told together: each costs two predictions and a reader's patience
-SAME = 1e-4  # an effect below this is none
-TOGETHER = "all other changes"
+MOST_CHANGES = 16  # more are told by group: each costs two predictions and a reader's patience
+MOST_CAUSES = 4  # in the sentence, beside the interaction and all else
+WORTH_A_WORD = 0.005  # of the speed
+ROUNDING = 1e-9  # an effect below this is arithmetic's own
+INTERACTION = "interaction"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class _Side:
     """What the attribution reads off one prediction."""
 
     per_sample_s: Array  # step time over samples, at each K
+    per_sample_usd: Array
     cheapest_usd: float  # per sample, at p*
     knee: int | None
 
@@ -59,7 +62,17 @@ class _Side:
         cost = np.asarray(result["cost_usd"], dtype=float) / units / float(found.inputs.get("steps") or 1)
         good = np.isfinite(cost)
         knee = result["knee"]["threshold"]["k"]
-        return _Side(curve.time_s / batch, float(cost[good].min()) if good.any() else np.nan, knee)
+        return _Side(curve.time_s / batch, cost, float(cost[good].min()) if good.any() else np.nan, knee)
+
+    def per_sample(self, curve: Curve) -> dict[str, Array]:
+        """What one sample takes and costs at each K, whatever the batch of a step is."""
+        batch = curve.setup.global_batch
+        return {
+            "time_s": self.per_sample_s,
+            "time_s_low": curve.low_s / batch,
+            "time_s_high": curve.high_s / batch,
+            "cost_usd": self.per_sample_usd,
+        }
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ def _attribute(
 ) -> list[_Effect]:
     """Equation (1) for every change; a job that one change alone makes impossible is left out of the mean."""
     found = []
-    for change in _few(changes(start, end)):
+    for change in changes(start, end, most=MOST_CHANGES):
         one = _try(change.onto(start), beliefs)
         rest = _try(change.undone().onto(end), beliefs)
         time = _mean(
@@ -129,13 +142,6 @@ def _log_ratio(after: float, before: float) -> Array:
     """ln(after/before) of two costs, NaN where either is unknown or nothing."""
     known = np.isfinite(after) and np.isfinite(before) and after > 0 and before > 0
     return np.array([np.log(after / before) if known else np.nan])
-
-
-def _few(found: Sequence[Change]) -> list[Change]:
-    if len(found) <= MOST_CHANGES:
-        return list(found)
-    rest = tuple(part for change in found[MOST_CHANGES - 1 :] for part in change.parts)
-    return [*found[: MOST_CHANGES - 1], Change(TOGETHER, "", "", rest)]
 
 
 def _try(inputs: Mapping[str, Any], beliefs: Beliefs) -> _Side | None:
@@ -181,6 +187,7 @@ def _result(
         "k": k,
         "a": first.result,
         "b": second.result,
+        "per_sample": {"a": a.per_sample(left), "b": b.per_sample(right)},
         "time_ratio": ratio,
         "time_ratio_low": ratio * low,
         "time_ratio_high": ratio * high,
@@ -246,7 +253,7 @@ def _reference(k: NDArray[np.int64], ratio: Array, result: Mapping[str, Any], at
 
 
 def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _Side) -> list[dict[str, Any]]:
-    """The changes that did something, the largest first, then the interaction."""
+    """The changes that did something, the largest first, then the interaction: together the whole difference."""
     rows: list[dict[str, Any]] = []
     for effect in effects:
         time = float(np.expm1(effect.time[index])) if index is not None else np.nan
@@ -261,31 +268,24 @@ def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _
                 "knee_alone": effect.knee,
             }
         )
-    rows.sort(key=lambda row: -abs(np.nan_to_num(row["effect"])))
-    kept = [
-        row for row in rows if max(abs(np.nan_to_num(row[key])) for key in ("effect", "cost_effect")) >= SAME
-    ]
-    lost = [row for row in rows if row not in kept and not np.isfinite(row["effect"])]
-    kept += lost
+    rows.sort(key=lambda row: -abs(np.log1p(np.nan_to_num(row["effect"]))))
     costs = np.array([effect.cost for effect in effects])
     left = float(_log_ratio(b.cheapest_usd, a.cheapest_usd)[0]) - float(costs[np.isfinite(costs)].sum())
-    time = float(np.expm1(rest[index])) if index is not None else np.nan
-    if kept and (abs(np.nan_to_num(time)) > SAME or abs(np.nan_to_num(np.expm1(left))) > SAME):
-        kept.append(
-            {
-                "input": "interaction",
-                "before": "",
-                "after": "",
-                "effect": _beyond_rounding(time),
-                "cost_effect": _beyond_rounding(float(np.expm1(left))),
-                "knee_alone": None,
-            }
-        )
-    return kept
+    rows.append(
+        {
+            "input": INTERACTION,
+            "before": "",
+            "after": "",
+            "effect": float(np.expm1(rest[index])) if index is not None else np.nan,
+            "cost_effect": float(np.expm1(left)),
+            "knee_alone": None,
+        }
+    )
+    return [row for row in rows if _moves(row) or (row["input"] != INTERACTION and np.isnan(row["effect"]))]
 
 
-def _beyond_rounding(effect: float) -> float:
-    return 0.0 if np.isfinite(effect) and abs(effect) <= SAME else effect
+def _moves(row: Mapping[str, Any]) -> bool:
+    return any(abs(np.nan_to_num(row[key])) > ROUNDING for key in ("effect", "cost_effect"))
 
 
 def _equal_speed(
@@ -333,19 +333,37 @@ def _sentence(
     speed, slow, fast = (
         float(1.0 / result[key][index]) for key in ("time_ratio", "time_ratio_high", "time_ratio_low")
     )
-    text = f"At K = {int(result['k'][index])}, {names[1]} runs at {speed:.3g}x the speed of {names[0]}"
+    text = f"At K = {int(result['k'][index])}, {names[1]} runs {_times(speed)} the samples per second of {names[0]}"
     if np.isfinite(slow) and slow < fast:
-        text += f" (90 % band {slow:.3g}x to {fast:.3g}x)"
+        text += f" (90 % band {_times(slow)} to {_times(fast)})"
         if slow < 1.0 < fast:
             text += ", no more than is uncertain"
-    causes = [row for row in result["changes"] if abs(np.nan_to_num(row["effect"])) >= 0.005]
-    if causes:
-        told = ", ".join(f"{row['input']} {1.0 / (1.0 + row['effect']):.3g}x" for row in causes[:4])
-        text += f": {told}"
-    text += "."
+    text += f"{_product(result['changes'], speed)}."
     if np.isfinite(a.cheapest_usd) and np.isfinite(b.cheapest_usd) and a.cheapest_usd > 0:
-        text += f" Per sample it costs {b.cheapest_usd / a.cheapest_usd:.3g}x at its cheapest K."
+        text += f" A sample costs {_times(b.cheapest_usd / a.cheapest_usd)} at its cheapest K."
     if a.knee != b.knee:
         shown = ["not reached" if knee is None else f"K = {knee}" for knee in (a.knee, b.knee)]
         text += f" The knee goes from {shown[0]} to {shown[1]}."
     return text
+
+
+def _product(rows: list[dict[str, Any]], speed: float) -> str:
+    """The causes that are told and all else as factors whose product is the speed."""
+    factors = {row["input"]: 1.0 / (1.0 + np.nan_to_num(row["effect"])) for row in rows}
+    large = [name for name in factors if abs(factors[name] - 1.0) >= WORTH_A_WORD]
+    kept = [*[name for name in large if name != INTERACTION][:MOST_CAUSES], INTERACTION]
+    told = {name: factors[name] for name in kept if name in large}
+    rest = speed / float(np.prod(list(told.values())))
+    if told and abs(rest - 1.0) >= WORTH_A_WORD:
+        told["all else"] = rest
+    words = ", times ".join(f"{name} {_times(factor)}" for name, factor in told.items())
+    return f": {words}" if words else ""
+
+
+def _times(ratio: float) -> str:
+    """A factor in three digits, never with a positive exponent.
+
+    >>> _times(1.2345), _times(2062.0)
+    ('1.23x', '2,062x')
+    """
+    return f"{ratio:,.0f}x" if ratio >= 100.0 else f"{ratio:.3g}x"

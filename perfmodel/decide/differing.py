@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +46,7 @@ _PIECES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # Everything else of a node: its host, which draws power and is on the bill.
 _HOST = "rest of the node"
+_LISTED = 6  # values of one change that are named
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Change:
     before: str
     after: str
     parts: tuple[Difference, ...]
+
+    @property
+    def key(self) -> str:
+        """The first key of a job file under which it stands."""
+        return self.parts[0].path[0]
 
     def onto(self, inputs: Inputs) -> dict[str, Any]:
         """The inputs with B's values put in."""
@@ -68,8 +76,8 @@ class Change:
         return Change(self.name, self.after, self.before, back)
 
 
-def changes(a: Inputs, b: Inputs) -> list[Change]:
-    """Everything in which the job B differs from A, in a fixed order.
+def changes(a: Inputs, b: Inputs, most: float = math.inf) -> list[Change]:
+    """Everything in which the job B differs from A, in a fixed order; where that is more than `most`, by first key.
 
     >>> [(c.name, c.before, c.after) for c in changes({"global_batch": 8, "k": [1]}, {"global_batch": 16, "k": [2]})]
     [('global_batch', '8', '16')]
@@ -94,7 +102,19 @@ def changes(a: Inputs, b: Inputs) -> list[Change]:
                 )
                 for part in differences({key: old}, {key: new})
             ]
-    return [change for change in found if change.parts]
+    return _few([change for change in found if change.parts], a, b, most)
+
+
+def _few(found: list[Change], a: Inputs, b: Inputs, most: float) -> list[Change]:
+    """Changes of one first key told as one, as long as there are too many: a workload is one thing, a cluster less so."""
+    keys = Counter(change.key for change in found)
+    for key in sorted(keys, key=lambda key: (key != "workload", -keys[key])):
+        if len(found) <= most or keys[key] == 1:
+            continue
+        place = next(i for i, change in enumerate(found) if change.key == key)
+        rest = [change for change in found if change.key != key]
+        found = [*rest[:place], _whole(key, (key,), a, b), *rest[place:]]
+    return found
 
 
 def _renamed(old: Inputs, new: Inputs) -> bool:
@@ -115,10 +135,11 @@ def _leaves(part: Difference) -> list[Difference]:
 
 def _list(leaves: list[Difference], side: str) -> str:
     words = []
-    for leaf in leaves:
+    for leaf in leaves[:_LISTED]:
         value = _text(leaf.path, getattr(leaf, side))
         words.append(value if len(leaf.path) == 1 else f"{leaf.path[-1]} {value}")
-    return ", ".join(words)
+    more = len(leaves) - _LISTED
+    return ", ".join([*words, *([f"and {more} more"] if more > 0 else [])])
 
 
 def _pieces(old: Inputs, new: Inputs) -> list[Change]:

@@ -40,6 +40,15 @@ def test_a_table_of_eighty_columns_in_a_process_of_its_own(files):
         assert heading in done.stdout
 
 
+def test_times_and_costs_are_of_samples_throughout(files, tmp_path, capsys):
+    assert main(["compare", files[0], "--global-batch", "8192", "--plot", str(tmp_path / "c.svg")]) == 0
+    out = capsys.readouterr().out
+    assert "samples per second" in out
+    assert "step time" not in out
+    assert "Times are of one sample. Costs are of a million samples." in out
+    assert "time per sample" in (tmp_path / "c.svg").read_text()
+
+
 def test_two_files(files, capsys):
     found = result(capsys, *files)
     assert found["names"] == ["out", "up"]

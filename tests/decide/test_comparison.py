@@ -49,12 +49,33 @@ def test_one_change_explains_everything():
     assert result["attribution"]["interaction"] == pytest.approx([0.0] * len(result["k"]), abs=1e-12)
 
 
-@pytest.mark.parametrize("more", [{"precision": "tf32"}, {"precision": "tf32", "framework": "mxnet"}])
-def test_effects_multiply_to_the_ratio(more):
-    result = told(job(), job(cluster="dgx-h100", **more))
-    logs = [np.log1p(np.array(row["effect"], dtype=float)) for row in result["attribution"]["effects"]]
-    total = np.sum(logs, axis=0) + np.log1p(np.array(result["attribution"]["interaction"], dtype=float))
-    assert np.exp(total) == pytest.approx(np.array(result["time_ratio"], dtype=float), rel=1e-9)
+def test_the_factors_of_the_sentence_multiply_to_the_speed():
+    a = job("llama3-8b", "dgx-a100", k="256", global_batch=512)
+    b = job("gpt2-xl", "dgx-h100", k="256", global_batch=1024, framework="mxnet", precision="fp16")
+    result = told(a, b)
+    speed, factors = result["answer"].split(" runs ")[1].split(". ")[0].split("): ")
+    assert "interaction" in factors
+    product = np.prod([float(word.rpartition(" ")[2].strip("x")) for word in factors.split(", times ")])
+    assert product == pytest.approx(float(speed.split("x")[0]), rel=0.02)
+    assert product == pytest.approx(1.0 / result["time_ratio"][0], rel=0.02)
+
+
+def test_more_changes_than_are_told_one_by_one_are_told_by_group():
+    work = {"name": "mine", "flop_per_sample": "24 GFLOP", "bytes_per_sample": "400 MB", "params": 25_000_000}
+    other = work | {"flop_per_sample": "48 GFLOP", "bytes_per_sample": "800 MB"}
+    a, b = dump(job(work)), dump(job(other, cluster="dgx-h100", precision="tf32"))
+    every = [change.name for change in changes(a, b)]
+    fewer = changes(a, b, most=len(every) - 1)
+    assert [change.name for change in fewer] == [*every[:-2], "workload"]
+    assert fewer[-1].after == "bytes_per_sample 800 MB, flop_per_sample 48 GFLOP"
+    assert [change.name for change in changes(a, b, most=1)] == ["cluster", "precision", "price", "workload"]
+
+
+def test_batches_that_differ_are_compared_by_the_sample():
+    result = told(job(steps=10), job(global_batch=8192))
+    for key, whole in (("time_s", 1), ("cost_usd", 10)):
+        assert np.array(result["per_sample"]["a"][key]) * 4096 * whole == pytest.approx(result["a"][key])
+        assert np.array(result["per_sample"]["b"][key]) * 8192 == pytest.approx(result["b"][key])
 
 
 def test_two_changes_leave_no_interaction():

@@ -419,6 +419,11 @@ def calibration() -> dict[str, Any]:
 def comparison() -> dict[str, Any]:
     a, b = prediction()["result"], prediction()["result"]
     b["time_s"] = [None if t is None else 0.9 * t for t in b["time_s"]]
+    keys = ("time_s", "time_s_low", "time_s_high", "cost_usd")
+    samples = {
+        name: {key: [None if v is None else v / 512 for v in side[key]] for key in keys}
+        for name, side in (("a", a), ("b", b))
+    }
     return envelope(
         "comparison",
         {"a": {"name": "before"}, "b": {"name": "after"}},
@@ -427,6 +432,8 @@ def comparison() -> dict[str, Any]:
             "a": a,
             "b": b,
             "k": a["k"],
+            "per_sample": samples,
+            "time_ratio": [None if t is None else 0.9 for t in a["time_s"]],
             "changes": [
                 {
                     "input": "cluster.scale_out.bandwidth",

@@ -352,3 +352,29 @@ def test_csv_holds_the_data_and_not_the_summary(kind, wanted, make):
     assert rows
     assert wanted <= set(rows[0])
     assert not any(cell.startswith("#") for row in rows for cell in row.values())
+
+
+def test_an_effect_that_would_show_as_nothing_is_no_cause(make):
+    envelope = make["comparison"]()
+    causes = envelope["result"]["changes"]
+    causes[0]["cost_effect"] = 4e-4
+    causes.append(causes[0] | {"input": "framework", "effect": -4e-4})
+    causes.append(causes[0] | {"input": "precision", "effect": None, "cost_effect": None})
+    table = next(t for t in tables.tables(envelope) if t.title.startswith("Causes"))
+    assert [row[0] for row in table.rows] == ["cluster.scale_out.bandwidth", "precision"]
+    assert table.rows[0][-1] == 0
+
+
+def test_both_sides_of_a_long_change_fit_80_columns(make):
+    envelope = make["comparison"]()
+    words = "bytes_per_sample 400 MB, flop_per_sample 24 GFLOP, params 25000000"
+    envelope["result"]["changes"][0] |= {
+        "before": words,
+        "after": words.upper(),
+        "cost_effect": 0.1,
+        "knee_alone": 8,
+    }
+    output = printed(envelope)
+    assert max(len(line) for line in output.splitlines()) <= 80
+    assert "24 GFLOP" in output
+    assert "FLOP_PER_SAMPLE" in output

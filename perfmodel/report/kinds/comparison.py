@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, mapping, result_of
+
+NOISE = 5e-4  # an effect below this is none in tables
+_COSTS = "Costs are of a million samples."
 
 
 def title(envelope: Envelope) -> str:
@@ -25,54 +29,40 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Decisions of both, the causes, both curves."""
     result = result_of(envelope)
-    a, b = sides(result)
     first, second = names(envelope)
-    found = []
-    rows: list[list[Cell]] = []
-    for label, read in _FACTS:
-        left, right = read(a), read(b)
-        if label.startswith("knee") and (a.get("knee") or b.get("knee")):
-            rows.append(
-                [label, *("not reached" if side is None else as_cell(side) for side in (left, right))]
-            )
-        elif left is not None or right is not None:
-            rows.append([label, left, right])
-    if rows:
-        found.append(
-            Table(
-                "Decision",
-                (Column("", "", 0), Column(first, "", 0), Column(second, "", 0)),
-                rows,
-                role="decision",
-            )
-        )
-    found += [*_causes(result), *_equal_speed(result, first, second)]
-    found.append(_curves(a, b, first, second))
-    return [*found, *common.assumptions(result), *common.limits(result)]
+    return [
+        *_decision(result, first, second),
+        *_causes(result),
+        *_equal_speed(result, first, second),
+        _curves(result, first, second),
+        *common.assumptions(result),
+        *common.limits(result),
+    ]
 
 
 def data(envelope: Envelope) -> Table:
-    """Both curves and their ratio, a row per K."""
+    """Both curves and their ratio, a row per K: steps as the jobs have them, and samples, which compare."""
     result = result_of(envelope)
-    a, b = sides(result)
     ratios = ("time_ratio", "time_ratio_low", "time_ratio_high")
     rows: list[list[Cell]] = [
         [
             k,
-            *(common.at(side, key, k) for key in ("time_s", "cost_usd") for side in (a, b)),
+            *(common.at(side, key, k) for key in ("time_s", "cost_usd") for side in sides(result)),
             *(common.at(result, key, k) for key in ratios),
+            *(common.at(side, key, k) for key in ("time_s", "cost_usd") for side in per_sample(result)),
         ]
-        for k in sorted({*(a.get("k") or ()), *(b.get("k") or ())})
+        for k in result.get("k") or ()
     ]
-    keys = ("k", "time_s_a", "time_s_b", "cost_usd_a", "cost_usd_b", *ratios)
+    sides_of = ("time_s_a", "time_s_b", "cost_usd_a", "cost_usd_b")
+    keys = ("k", *sides_of, *ratios, *(f"sample_{key}" for key in sides_of))
     return Table("Curves", [Column(key, key=key) for key in keys], rows)
 
 
 # Columns of the causes: key, title, quantity and priority.
 _CAUSES = (
     ("input", "changed input", "", 0),
-    ("before", "before", "", 1),
-    ("after", "after", "", 1),
+    ("before", "before", "", 0),
+    ("after", "after", "", 0),
     ("effect", "time", "%", 0),
     ("cost_effect", "cost", "%", 0),
     ("knee_alone", "knee with it alone, K", "", 2),
@@ -80,7 +70,9 @@ _CAUSES = (
 
 
 def _causes(result: Mapping[str, Any]) -> list[Table]:
-    changes = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    rows = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    changes = [{key: _noise_is_none(value) for key, value in row.items()} for row in rows]
+    changes = [row for row in changes if {row.get("effect"), row.get("cost_effect")} - {None} != {0.0}]
     if not changes:
         return []
     shown = [item for item in _CAUSES if any(row.get(item[0]) is not None for row in changes)]
@@ -90,16 +82,20 @@ def _causes(result: Mapping[str, Any]) -> list[Table]:
     where = f" at K = {at}" if at is not None else ""
     note = (
         f"Time per sample{where} and least cost per sample: mean of putting the change in first and last. Effects "
-        "multiply; what they leave over is the interaction."
+        f"multiply; what they leave over is the interaction. Below {100 * NOISE:g} % is none."
     )
     return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
+
+
+def _noise_is_none(value: Any) -> Any:
+    return 0.0 if isinstance(value, float) and abs(value) < NOISE else value
 
 
 def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
     rows = [row for row in result.get("equal_speed") or () if isinstance(row, Mapping)]
     if not rows:
         return []
-    keys = ("k_a", "time_a_s", "cost_a_usd", "k_b", "time_b_s", "cost_b_usd")
+    a, b = per_sample(result)
     columns = [
         Column(f"K of {first}", "", 0, "k_a"),
         Column("time per sample", "s", 1, "time_a_s"),
@@ -108,8 +104,14 @@ def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Tab
         Column("time per sample", "s", 1, "time_b_s", "time_a_s"),
         Column("cost", "USD", 0, "cost_b_usd"),
     ]
-    cells = [[as_cell(row.get(key)) for key in keys] for row in rows]
-    note = "The fewest accelerators on the ladder that are at least as fast; none where no K is."
+    cells = [
+        [
+            row.get("k_a"), row.get("time_a_s"), _of_million(a, row.get("k_a")),
+            row.get("k_b"), row.get("time_b_s"), _of_million(b, row.get("k_b")),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    note = f"The fewest accelerators on the ladder that are at least as fast; none where no K is. {_COSTS}"
     return [Table("Equal speed", columns, cells, note=note, role="breakdown")]
 
 
@@ -124,8 +126,8 @@ def notes(envelope: Envelope) -> list[str]:
 
 
 def charts(envelope: Envelope) -> list[Chart]:
-    """Step time of both over K."""
-    a, b = sides(result_of(envelope))
+    """Time per sample of both over K."""
+    a, b = per_sample(result_of(envelope))
     first, second = names(envelope)
     series = []
     for name, side, style in ((first, a, "line"), (second, b, "dashed")):
@@ -136,8 +138,8 @@ def charts(envelope: Envelope) -> list[Chart]:
         series.append(Series(name, k, times, low, high, "line" if style == "line" else "dashed"))
     if not any(s.x for s in series):
         return []
-    alt = f"Step time of {first} and {second} against K. {answer(envelope)}"
-    return [Chart("Step time", "K", "step time", series, alt=alt, y_log=True, y_quantity="s")]
+    alt = f"Time per sample of {first} and {second} against K. {answer(envelope)}"
+    return [Chart("Time per sample", "K", "time per sample", series, alt=alt, y_log=True, y_quantity="s")]
 
 
 def names(envelope: Envelope) -> tuple[str, str]:
@@ -159,43 +161,55 @@ def sides(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return found[0], found[1]
 
 
-def _curves(a: Mapping[str, Any], b: Mapping[str, Any], first: str, second: str) -> Table:
-    ks = sorted({*(a.get("k") or ()), *(b.get("k") or ())})
+def per_sample(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Times and costs of one sample of the two sides, with the K they belong to: batches may differ, samples do not."""
+    found = mapping(result.get("per_sample"))
+    k = result.get("k") or ()
+    return {**mapping(found.get("a")), "k": k}, {**mapping(found.get("b")), "k": k}
+
+
+def _of_million(side: Mapping[str, Any], k: Any) -> float | None:
+    cost = common.at(side, "cost_usd", k)
+    return None if cost is None else cost * 1e6
+
+
+def _decision(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
+    a, b = sides(result)
     rows: list[list[Cell]] = []
-    for k in ks:
-        left, right = common.at(a, "time_s", k), common.at(b, "time_s", k)
-        change = right / left - 1 if left and right else None
-        costs = [common.at(side, "cost_usd", k) for side in (a, b)]
-        rows.append([k, left, right, change, *costs])
+    if a.get("knee") or b.get("knee"):
+        knees = [mapping(mapping(side.get("knee")).get("threshold")).get("k") for side in (a, b)]
+        rows.append(["knee by efficiency, K", *("not reached" if knee is None else knee for knee in knees)])
+    for label, key in (("cheapest, K", "p_star"), ("fastest, K", "fastest")):
+        ks = [mapping(side.get(key)).get("k") for side in (a, b)]
+        samples = list(zip(per_sample(result), ks, strict=True))
+        rows += [
+            [label, *ks],
+            ["time per sample there", *(_shown(common.at(side, "time_s", k), "s") for side, k in samples)],
+            ["cost of a million samples", *(_shown(_of_million(side, k), "USD") for side, k in samples)],
+        ]
+    rows = [row for row in rows if row[1] is not None or row[2] is not None]
+    columns = (Column("", "", 0), Column(first, "", 0), Column(second, "", 0))
+    return [Table("Decision", columns, rows, role="decision")] if rows else []
+
+
+def _shown(value: float | None, unit: str) -> str | None:
+    return None if value is None else text.quantity(value, unit)
+
+
+def _curves(result: Mapping[str, Any], first: str, second: str) -> Table:
+    a, b = per_sample(result)
+    rows: list[list[Cell]] = []
+    for k in result.get("k") or ():
+        ratio = common.at(result, "time_ratio", k)
+        times = [common.at(side, "time_s", k) for side in (a, b)]
+        costs = [_of_million(side, k) for side in (a, b)]
+        rows.append([k, *times, None if ratio is None else ratio - 1.0, *costs])
     columns = [
         Column("K", "", 0),
         Column(f"time, {first}", "s", 0),
         Column(f"time, {second}", "s", 0, unit_of=f"time, {first}"),
-    ]
-    columns += [
         Column("change", "%", 0),
         Column(f"cost, {first}", "USD", 2, unit_of=f"cost, {first}"),
         Column(f"cost, {second}", "USD", 2, unit_of=f"cost, {first}"),
     ]
-    return Table("Curves", columns, rows, role="breakdown")
-
-
-def _inner(*path: str) -> Any:
-    def read(side: Mapping[str, Any]) -> Any:
-        value: Any = side
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-    return read
-
-
-_FACTS = (
-    ("knee by efficiency, K", _inner("knee", "threshold", "k")),
-    ("cheapest, K", _inner("p_star", "k")),
-    ("cost there [USD]", _inner("p_star", "cost_usd")),
-    ("step time there [s]", _inner("p_star", "time_s")),
-    ("fastest, K", _inner("fastest", "k")),
-    ("step time there [s]", _inner("fastest", "time_s")),
-    ("cost there [USD]", _inner("fastest", "cost_usd")),
-)
+    return Table("Curves", columns, rows, note=f"Times are of one sample. {_COSTS}", role="breakdown")

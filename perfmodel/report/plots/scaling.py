@@ -100,12 +100,12 @@ def weak(envelope: Envelope) -> Figure:
 
 
 def compared(envelope: Envelope) -> Figure:
-    """Step time of two jobs over K, with bands."""
-    left, right = comparison.sides(result_of(envelope))
+    """Time per sample of two jobs over K, with bands."""
+    left, right = comparison.per_sample(result_of(envelope))
     names = comparison.names(envelope)
     figure, axes = style.new(f"{names[0]} against {names[1]}", "", "")
     times = [t for side in (left, right) for t in side.get("time_s") or () if t]
-    factor = style.unit_axis(axes, "y", times, "s", "step time")
+    factor = style.unit_axis(axes, "y", times, "s", "time per sample")
     all_k: list[float] = []
     for i, (name, side) in enumerate(zip(names, (left, right), strict=True)):
         k = [float(x) for x in side.get("k") or ()]
