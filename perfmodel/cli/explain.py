@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
-from perfmodel.cli.options import JobFile
+from perfmodel.cli.options import JobFile, OneKOption
 from perfmodel.errors import UsageError
+
+
+@dataclass(frozen=True)
+class OneKFlags(JobFlags):
+    """The flags of a job that is looked at where it has one K."""
+
+    k: OneKOption = None
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(expanded(explain))
 
 
-def explain(job: JobFile = None, *, flags: JobFlags, to: ResultFlags) -> None:
+def explain(job: JobFile = None, *, flags: OneKFlags, to: ResultFlags) -> None:
     """Explain the step at one K: each term with its formula, inputs, their sources, share and sensitivity; each
     collective with the bandwidth that would hide it."""
     known, found = flags.known(), flags.job(job)

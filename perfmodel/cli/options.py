@@ -67,6 +67,12 @@ KOption = Annotated[
         help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
     ),
 ]
+OneKOption = Annotated[
+    str | None,
+    typer.Option(
+        "-k", "--k", metavar="K", help="The number of accelerators; needed unless the job names one."
+    ),
+]
 RegimeOption = Annotated[
     RegimeName | None,
     typer.Option("--regime", help="strong: global batch fixed; weak: batch per accelerator fixed."),

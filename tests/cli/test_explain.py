@@ -34,8 +34,11 @@ def test_a_table_of_eighty_columns_in_a_process_of_its_own():
     assert (done.returncode, done.stderr) == (0, "")
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "a step takes" in done.stdout.splitlines()[1]
-    for heading in ("Terms", "Collectives", "Memory of a device", "Inputs that matter"):
+    for heading in ("Terms", "Collectives", "Memory of a device", "Formulas", "Inputs that matter"):
         assert heading in done.stdout
+    terms = done.stdout.partition("Terms")[2].partition("What the arithmetic")[0]
+    assert "answers most to" in terms
+    assert "more columns" not in terms
     assert "github.com/stas00/ml-engineering" in done.stdout  # an address is not cut
     assert "Sources" in done.stdout
 
@@ -59,7 +62,7 @@ def test_json_has_terms_collectives_and_sources(shell):
 def test_csv_is_the_terms(shell):
     _, out, _ = shell(*BASE, "--k", "256", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert {"term", "time_s", "share", "formula"} <= set(rows[0])
+    assert {"term", "time_s", "share", "sensitivity", "formula"} <= set(rows[0])
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0)
 
 
@@ -93,6 +96,14 @@ def test_one_k_is_asked_for(shell, k):
     code, _, err = shell("explain", "-w", "resnet50", "-c", "dgx-a100", *k)
     assert code == 2
     assert "--k" in err
+
+
+def test_the_help_offers_one_k(shell, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    _, out, _ = shell("explain", "--help")
+    line = next(line for line in out.splitlines() if "--k" in line)
+    assert " K " in line
+    assert "RANGE" not in line
 
 
 def test_a_k_that_the_layout_does_not_divide_is_exit_2(shell):

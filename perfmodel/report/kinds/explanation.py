@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.report import text
@@ -37,10 +38,10 @@ def answer(envelope: Envelope) -> str:
 
 
 def tables(envelope: Envelope) -> list[Table]:
-    """Terms, what compute is made of, collectives, memory, inputs with sources."""
+    """Terms, what compute is made of, collectives, memory, formulas, inputs with sources."""
     result = result_of(envelope)
-    rows = terms(result)
-    found = [*_terms(rows), *_phases(result), *_collectives(result), *_memory(result), *_inputs(rows)]
+    found = [*_phases(result), *_collectives(result), *_memory(result)]
+    found += [*_terms(envelope), *_inputs(terms(result))]
     return [*found, *common.assumptions(result), *common.sensitivity(result), *common.limits(result)]
 
 
@@ -76,27 +77,42 @@ def _plain(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
-def _terms(rows: list[dict[str, Any]]) -> list[Table]:
+def data(envelope: Envelope) -> Table | None:
+    """Terms with everything that stands in a line of its own: slopes and formula."""
+    rows = [row for row in terms(result_of(envelope)) if _shows(row)]
     columns = [
         Column("term", "", 0, "term"),
         Column("time", "s", 0, "time_s"),
         Column("share", "%", 0, "share"),
-        Column("formula", "", 1, "formula"),
-        Column("answers most to", "", 2, "sensitivity"),
+        Column("answers most to", "", 1, "sensitivity"),
+        Column("formula", "", 2, "formula"),
     ]
     cells: list[list[Cell]] = [
         [
             _plain(row.get("name")),
             row.get("time_s"),
             row.get("share"),
-            as_cell(row.get("formula")),
             _slopes(row.get("sensitivity")),
+            as_cell(row.get("formula")),
         ]
         for row in rows
-        if _shows(row)
     ]
-    note = "Slopes: per cent of the step for one per cent of the input. (x | y) is a rounded maximum."
-    return [Table("Terms", columns, cells, note=note, role="curve")] if cells else []
+    note = "Behind an input stands its slope: per cent of the step for one per cent of the input."
+    return Table("Terms", columns, cells, note=note, role="curve") if cells else None
+
+
+def _terms(envelope: Envelope) -> list[Table]:
+    """The terms, and their formulas apart: side by side they leave each other no room."""
+    whole = data(envelope)
+    if whole is None:
+        return []
+    columns = [whole.heads[0], whole.heads[-1]]
+    cells = [[row[0], row[-1]] for row in whole.rows]
+    note = "(x | y) is a rounded maximum."
+    return [
+        replace(whole, columns=whole.heads[:-1], rows=[row[:-1] for row in whole.rows]),
+        Table("Formulas", columns, cells, note=note, role="breakdown"),
+    ]
 
 
 def _slopes(value: Any) -> Cell:
@@ -133,15 +149,16 @@ def _collectives(result: Mapping[str, Any]) -> list[Table]:
         ("hidden_s", Column("hidden", "s", 1, "hidden_s")),
         ("link", Column("link", "", 4, "link")),
         ("bandwidth_bytes_per_s", Column("has", "B/s", 0, "bandwidth_bytes_per_s")),
-        ("hidden_at_bytes_per_s", Column("hidden from", "B/s", 0, "hidden_at_bytes_per_s")),
+        ("hidden_at_bytes_per_s", Column("fits from", "B/s", 0, "hidden_at_bytes_per_s")),
         ("negligible_at_bytes_per_s", Column("below 1 % from", "B/s", 0, "negligible_at_bytes_per_s")),
         ("why", Column("remark", "", 7, "why")),
     ]
     cells = [[as_cell(row.get(key)) for key, _ in specs] for row in rows]
     note = (
         "Bandwidths are datasheet figures per direction: of one accelerator for the scale-up link, of a whole node for "
-        "the network; - where the accelerators' memory could not feed it. Hidden from: it takes no longer than the "
-        "arithmetic behind which it may run."
+        "the network; - where the accelerators' memory could not feed it. Has: today's. Fits from: the least at which it "
+        "takes no longer than the arithmetic behind which it may run; what shows even then the framework does not overlap. "
+        "Below 1 % from: the least at which what shows is less than 1 % of the step."
     )
     return [Table("Collectives", [column for _, column in specs], cells, note=note, role="breakdown")]
 
