@@ -363,6 +363,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "cause_part": None,
         "remedy": None,
         "k_after_remedy": None,
+        "remedy_saves": None,
         "at_risk_from_k": None,
         "how": None,
     }
@@ -432,9 +433,16 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     else:
         entry["cause"] = in_words(found, part, index, lost)
     if part is None:
-        return entry | {"cause_part": None, "remedy": None, "k_after_remedy": None}
-    k_after = _k_after(knee_of(after_remedy(found, part)), int(found.k[last])) if centre.reached else None
-    return entry | {"cause_part": part, "remedy": REMEDIES[part].words, "k_after_remedy": k_after}
+        return entry | dict.fromkeys(("cause_part", "remedy", "k_after_remedy", "remedy_saves"))
+    mended = after_remedy(found, part)
+    return entry | {
+        "cause_part": part,
+        "remedy": REMEDIES[part].words,
+        "k_after_remedy": _k_after(knee_of(mended), int(found.k[last])) if centre.reached else None,
+        "remedy_saves": float(
+            1.0 - mended[index] / found.time_s[index]
+        ),  # of the step where the cause is told
+    }
 
 
 def _k_after(after: Knee, last_k: int) -> int | None:

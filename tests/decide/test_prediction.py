@@ -156,6 +156,8 @@ def test_the_knee_after_a_remedy_is_found_by_the_same_rule():
     knee = found.result["knee"]["marginal"]
     assert knee["k"] == 1024
     k, mended = found.curve.k, after_remedy(found.curve, knee["cause_part"])
+    beyond = list(k).index(2048)
+    assert knee["remedy_saves"] == pytest.approx(1.0 - mended[beyond] / found.curve.time_s[beyond])
     last_that_gains = k[:-1][np.diff(1 / mended) <= 0]
     assert knee["k_after_remedy"] == (last_that_gains[0] if last_that_gains.size else k[-1])
 

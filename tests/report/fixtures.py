@@ -72,6 +72,7 @@ def prediction(*, regime: str = "strong", name: str = "llama3-8b-on-h100") -> di
     knee |= {
         "remedy": "double the scale-out bandwidth",
         "k_after_remedy": k[min(threshold + 1, len(k) - 1)],
+        "remedy_saves": 0.08,
         "at_risk_from_k": k[threshold],
     }
     return envelope(

@@ -378,3 +378,16 @@ def test_both_sides_of_a_long_change_fit_80_columns(make):
     assert max(len(line) for line in output.splitlines()) <= 80
     assert "24 GFLOP" in output
     assert "FLOP_PER_SAMPLE" in output
+
+
+def test_a_remedy_is_told_with_what_it_saves_and_only_where_it_helps(make):
+    envelope = make["prediction"]()
+    assert "Remedy: double the scale-out bandwidth; beyond the knee it would save 8 %" in words_of(envelope)
+    knee = envelope["result"]["knee"]["threshold"]
+    knee |= {"remedy_saves": 0.004, "k_after_remedy": knee["k"]}
+    assert "Remedy: " not in words_of(envelope)
+    assert "No remedy is known: double the scale-out bandwidth would save less than 1 %" in words_of(envelope)
+
+
+def words_of(envelope):
+    return " ".join(printed(envelope).split())

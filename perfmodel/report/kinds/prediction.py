@@ -26,7 +26,7 @@ RULES = {
     "marginal": "knee by marginal cost",
 }
 
-
+HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
 
 
@@ -113,9 +113,7 @@ def notes(envelope: Envelope) -> list[str]:
         found.append(f"Cost, energy and carbon are for {_basis(result['cost_basis'])}.")
     knee = knees(result).get("threshold") or {}
     if knee.get("remedy") and knee.get("k") is not None:
-        after = knee.get("k_after_remedy")
-        moved = f"would stay at K = {after}" if after == knee.get("k") else f"would then be at K = {after}"
-        found.append(f"Remedy: {knee['remedy']}" + (f"; the knee {moved}." if after else "."))
+        found.append(_remedy(knee))
     if knee.get("at_risk_from_k") is not None:
         found.append(
             f"Within the 90 % band the efficiency may fall below the threshold from K = {knee['at_risk_from_k']}."
@@ -126,6 +124,23 @@ def notes(envelope: Envelope) -> list[str]:
             reasons.setdefault(str(reason), []).append(str(k))
     found += [f"K = {', '.join(ks)}: {reason}" for reason, ks in reasons.items()]
     return found
+
+
+def _remedy(knee: Mapping[str, Any]) -> str:
+    """What the remedy for the cause would bring, or that it brings nothing."""
+    after, saves = knee.get("k_after_remedy"), knee.get("remedy_saves")
+    if saves is not None and saves < HELPS and (after is None or after <= knee["k"]):
+        least = text.quantity(HELPS, "%")
+        return (
+            f"No remedy is known: {knee['remedy']} would save less than {least} of the step beyond the knee."
+        )
+    brings = (
+        [] if saves is None else [f"beyond the knee it would save {text.quantity(saves, '%')} of the step"]
+    )
+    if after is not None:
+        moved = "would stay" if after == knee["k"] else "would then be"
+        brings.append(f"the knee {moved} at K = {after}")
+    return f"Remedy: {'; '.join([knee['remedy'], *brings])}."
 
 
 def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
