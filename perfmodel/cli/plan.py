@@ -70,7 +70,12 @@ def plan(
     deadline: Annotated[str | None, typer.Option(help='Longest run: "3 day".')] = None,
     budget: Annotated[str | None, typer.Option(help='Dearest run: "5000 USD".')] = None,
     max_k: Annotated[int | None, typer.Option(min=1, help="Most accelerators.")] = None,
-    min_efficiency: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Least efficiency.")] = None,
+    min_efficiency: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Least efficiency, against the fastest layout at the smallest K."
+        ),
+    ] = None,
     clusters: Annotated[
         str | None,
         typer.Option(

@@ -289,7 +289,11 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
             rows = [[*row, value] for row, value in zip(rows, ends, strict=True)]
     chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
-    note = "Bands are 90 %." + (f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else "")
+    note = "Bands are 90 %."
+    if (base := result.get("baseline_k")) is not None:
+        at = common.layout_text(common.at(result, "layout", base))
+        note += f" S and E count from K = {base}{f' as {at}' if at else ''}."
+    note += f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else ""
     return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
 
 
