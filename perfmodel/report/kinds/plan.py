@@ -332,9 +332,8 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
     ]
     lists = [list(sweep.get(name) or ()) for name in names]
     cells: list[tuple[Cell, ...]] = list(zip(*lists, strict=False))
-    note = (
-        f"Knee: the largest K with an efficiency of at least {sweep.get('threshold')}; - where not reached."
-    )
+    how = sweep.get("how") or f"the largest K with an efficiency of at least {sweep.get('threshold')}"
+    note = f"Knee: {how}; - where not reached."
     return [Table("What if", columns, cells, note=note, role="decision")]
 
 
