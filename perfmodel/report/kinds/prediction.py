@@ -20,13 +20,6 @@ from perfmodel.report.model import (
     result_of,
 )
 
-RULES = {
-    "threshold": "knee by efficiency",
-    "curvature": "knee by curvature",
-    "marginal": "knee by marginal cost",
-}
-
-
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
 
 
@@ -222,7 +215,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
         same = knee.get("cause") == cause and knee.get("k") is not None
         cause = str(knee.get("cause") or "")
         why = _span(knee, "band K ") + ("same cause" if same and cause else cause)
-        add(RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
+        add(common.KNEE_RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
     for key, label, why in (
         ("p_star", "p*, the cheapest", "least cost"),
         ("fastest", "fastest", "least time"),

@@ -22,11 +22,6 @@ from perfmodel.report.model import (
 )
 
 RUN_COST = "run cost"
-_RULES = {
-    "threshold": "knee by efficiency",
-    "curvature": "knee by curvature",
-    "marginal": "knee by marginal cost",
-}
 
 
 def title(envelope: Envelope) -> str:
@@ -184,7 +179,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
         choice = mapping(serving.get(key))
         if choice:
             choices.append((label, choice.get("k"), f"under the other: {choice.get('constraint')}"))
-    for rule, label in _RULES.items():
+    for rule, label in common.KNEE_RULES.items():
         knee = mapping(mapping(result.get("knee")).get(rule))
         if knee:
             choices.append((label, knee.get("k"), str(knee.get("cause") or "")))
