@@ -303,6 +303,15 @@ def in_words(value: float, dimension: str, digits: int = 4) -> str:
     return f"{text}s" if text.endswith(" day") and text != "1 day" else text
 
 
+def percent(share: float, digits: int = 3) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.975), percent(0.7)
+    ('97.5 %', '70 %')
+    """
+    return f"{100.0 * share:.{digits}g} %"
+
+
 def _plain(value: Fraction, digits: int) -> str:
     """Decimal text with at most `digits` significant digits, without trailing zeros."""
     if not value:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.coefficients import NAMES, log_slopes, nudged
 from perfmodel.predict.features import level_value
 
 Array = NDArray[np.float64]
@@ -32,7 +32,6 @@ Index = NDArray[np.intp]
 Model = Callable[[Array, Index], Array]
 
 DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
-DIFFERENCE = 1e-3  # step of the forward difference, in log units
 BLOCK = 400  # rows whose differences are made at once: more of them fall out of the processor's cache
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
 MOST_HALVINGS = 6  # of a step that does not lower the loss
@@ -51,16 +50,11 @@ def linearise(model: Model, rows: Index, logs: Array) -> tuple[Array, Array]:
 
     All differences are one call, block by block: what depends on no coefficient is computed once for all of them.
     """
-    count = logs.shape[0]
-    every = np.arange(count)
     value, jacobian = np.empty(rows.size), np.empty_like(logs)
     for start in range(0, rows.size, BLOCK):
         part = slice(start, start + BLOCK)
-        moved = np.repeat(logs[:, None, part], count + 1, axis=1)
-        moved[every, every] += DIFFERENCE
-        found = model(moved, rows[part])
-        value[part] = found[count]
-        jacobian[:, part] = (found[:count] - found[count]) / DIFFERENCE
+        found = model(nudged(logs[:, part]), rows[part])
+        value[part], jacobian[:, part] = found[-1], log_slopes(found)
     return value, jacobian
 
 

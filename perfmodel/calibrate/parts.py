@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, student_weights
 from perfmodel.calibrate.posterior import WIDEST, square_root
 from perfmodel.predict.beliefs import Beliefs, Calibration
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.curve import DIFFERENCE, centre, choose, coefficients, describe
+from perfmodel.predict.coefficients import NAMES, log_slopes, nudged
+from perfmodel.predict.curve import centre, choose, coefficients, describe
 from perfmodel.predict.features import discrepancy
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.setup import Setup
@@ -194,10 +194,8 @@ def _update(
     def at_point(u: Array) -> tuple[Array, Array]:
         """Residuals, and slopes of the logs of seconds in u."""
         now = mean + root @ u
-        moved = np.repeat((logs + now[:n])[:, None], n + 1, axis=1)
-        moved[np.arange(n), np.arange(n)] += DIFFERENCE
-        values = np.log(np.maximum(_seconds(setup, at, moved, names), 1e-12))
-        jacobian = np.hstack([(values[:, :n] - values[:, n:]) / DIFFERENCE, np.tile(slopes, (len(names), 1))])
+        values = np.log(np.maximum(_seconds(setup, at, nudged(logs + now[:n]), names), 1e-12))
+        jacobian = np.hstack([log_slopes(values.T).T, np.tile(slopes, (len(names), 1))])
         return target - values[:, n] - now[n:] @ slopes, jacobian @ root
 
     def cost(u: Array, residual: Array) -> float:

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfmodel.cli.options import (
-    BeliefsOption,
-    ClusterOption,
-    FormatOption,
-    GlobalBatchOption,
-    JobFile,
-    LayoutOption,
-    NoColorOption,
-    PlotOption,
-    PrecisionOption,
-    QuietOption,
-    RegimeOption,
-    ReportOption,
-    SeedOption,
-    SeqLenOption,
-    SetOption,
-    SpecsOption,
-    WorkloadOption,
-    check_targets,
-    emit,
-    job_from_options,
-    load_beliefs,
-    write_text,
-)
+from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
+from perfmodel.cli.options import JobFile, check_targets, write_text
 from perfmodel.cli.readings import (
     PatternOption,
     PowerIntervalOption,
@@ -43,7 +22,17 @@ from perfmodel.errors import UsageError, did_you_mean
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("calibrate")(calibrate)
+    app.command("calibrate")(expanded(calibrate, without={"k"}))
+
+
+@dataclass(frozen=True)
+class FitFlags(ResultFlags):
+    """Where a fit goes: its beliefs to a file, its report to the terminal all the same."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the beliefs here, for --beliefs."),
+    ] = None
 
 
 def calibrate(
@@ -84,26 +73,9 @@ def calibrate(
     pattern: PatternOption = None,
     power: PowerOption = None,
     power_interval: PowerIntervalOption = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    regime: RegimeOption = None,
-    global_batch: GlobalBatchOption = None,
-    seq_len: SeqLenOption = None,
-    precision: PrecisionOption = None,
-    layout: LayoutOption = None,
-    beliefs: BeliefsOption = None,
-    set_: SetOption = None,
-    specs: SpecsOption = None,
-    seed: SeedOption = 0,
-    format: FormatOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the beliefs here, for --beliefs."),
-    ] = None,
-    plot: PlotOption = None,
-    report: ReportOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    flags: JobFlags,
+    to: FitFlags,
 ) -> None:
     """Update the beliefs with measurements: step times, a collective log, traces, per-rank times, power logs."""
     if not (timings or nccl or trace or ranks or power):
@@ -114,10 +86,7 @@ def calibrate(
         )
     if nccl is None and (nccl_ranks is not None or nccl_op is not None):
         raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
-    found = job_from_options(
-        job, workload=workload, cluster=cluster, regime=regime, global_batch=global_batch, seq_len=seq_len,
-        precision=precision, layout=layout, assignments=set_, specs=specs,
-    )  # fmt: skip
+    found = flags.job(job)
     from perfmodel.calibrate.readers.sweeps import OPS, canonical_op
     from perfmodel.decide.calibration import calibrate_job
     from perfmodel.study.table import parse_timings
@@ -131,7 +100,7 @@ def calibrate(
 
     result = calibrate_job(
         found,
-        load_beliefs(beliefs),
+        flags.known(),
         parse_timings,
         timings=timings,
         nccl=nccl,
@@ -143,12 +112,12 @@ def calibrate(
         pattern=pattern,
         power=power or (),
         interval_s=sampling_interval(power_interval, power),
-        seed=seed,
+        seed=to.seed,
     )
-    say_rejected(result, quiet)
-    for warning in () if quiet else result.result["warnings"]:
+    say_rejected(result, to.quiet)
+    for warning in () if to.quiet else result.result["warnings"]:
         typer.echo(f"note: {warning}", err=True)
-    check_targets(output, plot, report)
-    if output is not None:
-        write_text(output, result.to_json())
-    emit(result, format, None, plot, report, quiet)
+    check_targets(to.output, to.plot, to.report)
+    if to.output is not None:
+        write_text(to.output, result.to_json())
+    replace(to, output=None).emit(result)

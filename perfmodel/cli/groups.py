@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -29,13 +29,15 @@ from perfmodel.cli.options import (
     SpecsOption,
     WorkloadOption,
     emit,
-    job_from_options,
     load_beliefs,
+    parse_layout,
+    parse_set,
 )
 
 if TYPE_CHECKING:
     from perfmodel.predict.beliefs import Beliefs
     from perfmodel.results import Result
+    from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
 
 
@@ -64,13 +66,18 @@ class JobFlags:
         """The same without what changes a job: the range of K, the beliefs and the folders of specs stay."""
         return JobFlags(k=self.k, beliefs=self.beliefs, specs=self.specs)
 
-    def job(self, path: Path | None) -> Job:
-        """The job that a file and the flags describe together."""
-        return job_from_options(
-            path, workload=self.workload, cluster=self.cluster, k=self.k, regime=self.regime,
-            global_batch=self.global_batch, seq_len=self.seq_len, precision=self.precision, layout=self.layout,
-            assignments=self.set_, specs=self.specs,
-        )  # fmt: skip
+    def job(self, path: Path | None, catalog: Catalog | None = None) -> Job:
+        """The job that a file and the flags describe together; a flag wins over the file."""
+        from perfmodel.specs.jobs import load_job
+
+        said: dict[str, Any] = {
+            "workload": self.workload, "cluster": self.cluster, "k": self.k,
+            "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
+            "seq_len": self.seq_len, "precision": self.precision,
+            "layout": None if self.layout is None else parse_layout(self.layout),
+        }  # fmt: skip
+        overrides = {key: value for key, value in said.items() if value is not None} | parse_set(self.set_)
+        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
 
     def known(self) -> Beliefs | None:
         """The beliefs that were named, or None for the shipped ones."""
@@ -94,28 +101,32 @@ class ResultFlags:
         emit(result, self.format, self.output, self.plot, self.report, self.quiet)
 
 
-def expanded(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb with every parameter that is a group replaced by the group's flags, in their order."""
+def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:
+    """The verb with every parameter that is a group replaced by the group's flags, in their order.
+
+    Flags named in `without` mean nothing to the verb: they keep their defaults.
+    """
     hints = get_type_hints(verb, include_extras=True)
-    groups: dict[str, type] = {}
+    groups: dict[str, tuple[type, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(verb).parameters.items():
         kind = hints[name]
         if not is_dataclass(kind):
             parameters.append(parameter.replace(annotation=kind))
             continue
-        groups[name] = kind  # type: ignore[assignment]
+        shown = [f for f in fields(kind) if f.name not in without]
+        groups[name] = kind, [f.name for f in shown]  # type: ignore[assignment]
         own = get_type_hints(kind, include_extras=True)
         parameters += [
             inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=own[f.name])
-            for f in fields(kind)
+            for f in shown
         ]
 
     @functools.wraps(verb)
     def command(**given: Any) -> Any:
         made = {
-            name: group(**{f.name: given.pop(f.name) for f in fields(group)})
-            for name, group in groups.items()
+            name: group(**{flag: given.pop(flag) for flag in flags})
+            for name, (group, flags) in groups.items()
         }
         return verb(**given, **made)
 

@@ -18,7 +18,6 @@ from perfmodel.errors import Problem, UsageError
 if TYPE_CHECKING:
     from perfmodel.predict.beliefs import Beliefs
     from perfmodel.results import Result
-    from perfmodel.specs.jobs import Job
 
 
 class Format(StrEnum):
@@ -171,37 +170,6 @@ def parse_set(assignments: Sequence[str] | None) -> dict[str, Any]:
             )
         found[path.strip()] = parse_value(value, f"--set {path.strip()}")
     return found
-
-
-def job_from_options(
-    path: Path | None,
-    *,
-    workload: str | None = None,
-    cluster: str | None = None,
-    k: str | None = None,
-    regime: str | None = None,
-    global_batch: int | None = None,
-    seq_len: int | None = None,
-    precision: str | None = None,
-    layout: str | None = None,
-    assignments: Sequence[str] | None = None,
-    specs: Sequence[Path] | None = None,
-) -> Job:
-    """The job that a file and the flags describe together; a flag wins over the file."""
-    from perfmodel.specs.jobs import load_job
-
-    flags: dict[str, Any] = {
-        "workload": workload,
-        "cluster": cluster,
-        "k": k,
-        "regime": None if regime is None else str(regime),
-        "global_batch": global_batch,
-        "seq_len": seq_len,
-        "precision": precision,
-        "layout": None if layout is None else parse_layout(layout),
-    }
-    overrides = {key: value for key, value in flags.items() if value is not None} | parse_set(assignments)
-    return load_job(path, overrides=overrides, extra_dirs=tuple(specs or ()))
 
 
 def load_beliefs(path: Path | None) -> Beliefs | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,23 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import completion
-from perfmodel.cli.groups import ResultFlags, expanded
-from perfmodel.cli.options import (
-    BeliefsOption,
-    ClusterOption,
-    GlobalBatchOption,
-    JobFile,
-    KOption,
-    PrecisionOption,
-    RegimeOption,
-    SeqLenOption,
-    SetOption,
-    SpecsOption,
-    WorkloadOption,
-    load_beliefs,
-    parse_set,
-    scalar,
-)
+from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
+from perfmodel.cli.options import JobFile, scalar
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError
 
@@ -48,21 +34,13 @@ class Objective(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("plan")(expanded(plan))
+    app.command("plan")(expanded(plan, without={"layout"}))
 
 
 def plan(
     job: JobFile = None,
-    workload: WorkloadOption = None,
-    cluster: ClusterOption = None,
-    k: KOption = None,
-    regime: RegimeOption = None,
-    global_batch: GlobalBatchOption = None,
-    seq_len: SeqLenOption = None,
-    precision: PrecisionOption = None,
-    beliefs: BeliefsOption = None,
-    set_: SetOption = None,
-    specs: SpecsOption = None,
+    *,
+    flags: JobFlags,
     objective: Annotated[
         Objective | None,
         typer.Option(help="What to minimise; cost when only a deadline is given, else time."),
@@ -70,7 +48,12 @@ def plan(
     deadline: Annotated[str | None, typer.Option(help='Longest run: "3 day".')] = None,
     budget: Annotated[str | None, typer.Option(help='Dearest run: "5000 USD".')] = None,
     max_k: Annotated[int | None, typer.Option(min=1, help="Most accelerators.")] = None,
-    min_efficiency: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Least efficiency.")] = None,
+    min_efficiency: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Least efficiency, against the fastest layout at the smallest K."
+        ),
+    ] = None,
     clusters: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +81,6 @@ def plan(
     draws: Annotated[
         int, typer.Option(min=2, max=100_000, help="Draws behind the comparison of the first two.")
     ] = 200,
-    *,
     to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
@@ -106,19 +88,13 @@ def plan(
     from perfmodel.decide.plan.planner import Request
     from perfmodel.predict.beliefs import shipped_beliefs
     from perfmodel.specs.catalog import Catalog
-    from perfmodel.specs.jobs import load_job
 
     # One catalogue for all jobs: what it has read once it need not read again.
-    catalog = Catalog.default(tuple(specs or ()))
-    flags: dict[str, Any] = {
-        "workload": workload, "cluster": cluster, "k": k, "regime": None if regime is None else str(regime),
-        "global_batch": global_batch, "seq_len": seq_len, "precision": precision,
-    }  # fmt: skip
+    catalog = Catalog.default(tuple(flags.specs or ()))
 
-    def load(path: Path | None = job, extra: str | None = None, **changed: str) -> Job:
-        given = {key: value for key, value in {**flags, **changed}.items() if value is not None}
-        assignments = parse_set([*(set_ or ()), *([extra] if extra else ())])
-        return load_job(path, overrides=given | assignments, catalog=catalog)
+    def load(path: Path | None = job, extra: str | None = None, cluster: str | None = flags.cluster) -> Job:
+        assignments = [*(flags.set_ or ()), *([extra] if extra else ())]
+        return replace(flags, set_=assignments, cluster=cluster).job(path, catalog)
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
@@ -131,7 +107,7 @@ def plan(
         draws=draws,
         seed=to.seed,
     )
-    known = load_beliefs(beliefs) or shipped_beliefs()
+    known = flags.known() or shipped_beliefs()
     place = run.Place(_runner(workers, scheduler), workers if scheduler is None else 8, _progress(to.quiet))
     if jobs is not None:
         paths = _job_files(jobs)

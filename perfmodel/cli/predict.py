@@ -20,7 +20,8 @@ def predict(
     *,
     flags: JobFlags,
     threshold: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Efficiency that defines the knee.")
+        float,
+        typer.Option(min=0.01, max=0.99, help="Efficiency, against the smallest K, that defines the knee."),
     ] = 0.70,
     draws: Annotated[
         int, typer.Option(min=0, max=100_000, help="Draws behind the intervals of knee and p*.")

@@ -20,9 +20,9 @@ from perfmodel.decide.prediction import (
 from perfmodel.decide.terms import TERMS
 from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.predict.coefficients import MEANINGS, NAMES, UNITS
+from perfmodel.predict.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS
 from perfmodel.predict.compute import micro_batch
-from perfmodel.predict.curve import DIFFERENCE, Curve, coefficients, curve, sensitivities
+from perfmodel.predict.curve import Curve, coefficients, curve, sensitivities
 from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import step
 from perfmodel.results import Result

@@ -187,7 +187,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     below, above = _ratio_band(found, beliefs)
     doubt = -np.log(below)
     odds = knee_odds(beliefs)
-    caution = cautious(np.ones_like(k), doubt, odds)
+    caution = knee_caution(found, beliefs)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff, is_priced = priced(job)
@@ -339,16 +339,25 @@ def knee_odds(beliefs: Beliefs) -> float:
     return beliefs.knee_odds(known.mode if known is not None and is_timed(beliefs) else "ratio")
 
 
+def knee_caution(found: Curve, beliefs: Beliefs) -> Array:
+    """Factor from E(K) to the efficiency that a threshold knee judges."""
+    below, _ = _ratio_band(found, beliefs)
+    return cautious(np.ones_like(found.k), -np.log(below), knee_odds(beliefs))
+
+
+def knee_in_words(threshold: float, odds: float) -> str:
+    """What a threshold knee is."""
+    return f"the last K before efficiency is below {threshold:.0%} with a probability above {odds:.0%}"
+
+
 def how_chosen(rule: str, threshold: float, odds: float) -> str:
     """The rule of a knee in words."""
     if rule == "curvature":
         return "the K at which the speedup is furthest above its chord"
     if rule == "marginal":
         return "the last K at which one more dollar still buys speedup"
-    return (
-        f"the last K before efficiency is below {threshold:.0%} with a probability above {odds:.0%}; "
-        f"at risk from the K where that probability is above {RISK:.0%}"
-    )
+    risky = f"at risk from the K where that probability is above {RISK:.0%}"
+    return f"{knee_in_words(threshold, odds)}; {risky}"
 
 
 def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.cost import argbest
-from perfmodel.units import in_words
+from perfmodel.units import in_words, percent
 
 Floats = npt.NDArray[np.float64]
 
@@ -118,11 +118,10 @@ def _balanced(curve: _Curve, threshold: float) -> Pick:
     ok = curve.efficiency >= threshold
     if ok.any():
         at = int(np.argmax(np.where(ok, curve.k, -np.inf)))
-        return at, True, f"the largest K with an efficiency of at least {threshold:.2f}", None
+        return at, True, f"the largest K with an efficiency of at least {percent(threshold)}", None
     at = int(np.nanargmax(curve.efficiency))
-    best = f"{curve.efficiency[at]:.2f}"
-    why = f"no K reaches an efficiency of {threshold:.2f}; this is the most efficient"
-    return at, False, why, f"efficiency threshold to {best}"
+    why = f"no K reaches an efficiency of {percent(threshold)}; this is the most efficient"
+    return at, False, why, f"efficiency threshold to {percent(float(curve.efficiency[at]))}"
 
 
 def _sentence(
@@ -132,7 +131,7 @@ def _sentence(
     efficiency = float(curve.efficiency[at])
     head = (
         f"{goal.capitalize()}: K = {int(curve.k[at])} ({in_words(time, 's')}, "
-        f"{in_words(cost, 'USD')}, efficiency {efficiency:.2f}), {why}"
+        f"{in_words(cost, 'USD')}, efficiency {percent(efficiency)}), {why}"
     )
     tail = f"; relax the {relax}" if relax else ""
     return Recommendation(
@@ -162,7 +161,7 @@ def _gives_up(curve: _Curve, at: int, chosen: Sequence[int]) -> str:
     if price > 1.005:
         losses.append(f"{price:.2f} times as dear as K = {int(curve.k[cheaper])}")
     if waste > 0.005:
-        losses.append(f"{waste:.2f} less efficient than K = {int(curve.k[thriftier])}")
+        losses.append(f"{100 * waste:.3g} points less efficient than K = {int(curve.k[thriftier])}")
     if not losses:
         return "gives up nothing against the other goals"
     return "the price of it: " + ", ".join(losses)

@@ -330,6 +330,26 @@ def from_logs(logs: Array) -> Coefficients:
     return Coefficients(**dict(zip(NAMES, np.exp(logs), strict=True)))
 
 
+DIFFERENCE = 1e-3  # step of the forward differences, of a log coefficient
+
+
+def nudged(logs: Array) -> Array:
+    """Logs of n coefficients n + 1 times along a new second axis: the i-th with the i-th moved, the last as they are."""
+    n = logs.shape[0]
+    moved = np.repeat(logs[:, None], n + 1, axis=1)
+    moved[np.arange(n), np.arange(n)] += DIFFERENCE
+    return moved
+
+
+def log_slopes(values: Array) -> Array:
+    """Slopes in each log coefficient from values at `nudged` logs, along the first axis.
+
+    >>> log_slopes(3.0 * nudged(np.zeros(2)).sum(axis=0)).round(6).tolist()
+    [3.0, 3.0]
+    """
+    return np.asarray((values[:-1] - values[-1]) / DIFFERENCE)
+
+
 def textbook() -> Coefficients:
     """The starting medians, as scalars."""
     return from_logs(np.log(np.array([MEDIANS[name] for name in NAMES])))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from perfmodel.predict.bands import computing_share
 from perfmodel.predict.beliefs import Belief, Beliefs, Calibration
-from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs
+from perfmodel.predict.coefficients import NAMES, Coefficients, from_logs, log_slopes, nudged
 from perfmodel.predict.declared import informed, usable_shardings
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, retuned
@@ -29,7 +29,6 @@ from perfmodel.units import format_quantity
 Array = NDArray[np.float64]
 
 LARGEST_K = 4096  # as far as a reason looks for the K that fits
-DIFFERENCE = 1e-3  # of a log coefficient, for sensitivities
 
 
 @dataclass(frozen=True)
@@ -247,15 +246,11 @@ def sensitivities(setup: Setup, at: Layouts, logs: Array) -> Array:
 
 def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
     """The step at `logs`, and d ln T / d ln c there: all of it in one call of the step model."""
-    n = len(NAMES)
-    moved = np.repeat(logs[:, None, None], n + 1, axis=1)
-    moved[np.arange(n), np.arange(n), 0] += DIFFERENCE
-    found = step(setup.operations, setup.machine, at, coefficients(setup, moved, setup.k))
-    seconds = np.log(found.time_s)
-    shape = (n + 1, setup.k.size)
-    parts = {name: np.broadcast_to(part, shape)[n].copy() for name, part in found.parts.items()}
-    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[n].copy())
-    return centre, np.asarray((seconds[:n] - seconds[n]) / DIFFERENCE)
+    found = step(setup.operations, setup.machine, at, coefficients(setup, nudged(logs[:, None]), setup.k))
+    shape = (len(NAMES) + 1, setup.k.size)
+    parts = {name: np.broadcast_to(part, shape)[-1].copy() for name, part in found.parts.items()}
+    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[-1].copy())
+    return centre, log_slopes(np.log(found.time_s))
 
 
 SHARDING_NAMES = ("ddp", "zero1", "zero2", "fsdp", "hsdp", "parameter_server")

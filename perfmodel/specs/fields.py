@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -102,19 +102,25 @@ class Quantity:
         return number
 
 
+class ReadByItself:
+    """A field whose value `read` understands without what stands around it."""
+
+    read: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+
 @dataclass(frozen=True)
-class Number:
+class Number(ReadByItself):
     """A plain number: a count (`whole`) or a ratio; `50 %` and `8 G` are read too."""
 
     least: float = 0.0
     most: float = math.inf
     whole: bool = False
     above: bool = False  # the lower limit itself is not allowed
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -163,15 +169,10 @@ class Number:
 
 
 @dataclass(frozen=True)
-class DateText:
+class DateText(ReadByItself):
     """A year, month or day in ISO form, kept as text: `2024`, `2024-10`, `2024-10-01`."""
 
     _FORM: ClassVar[re.Pattern[str]] = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import core_schema
 
 from perfmodel.errors import did_you_mean
-from perfmodel.specs.fields import Number, SpecModel, problem
+from perfmodel.specs.fields import Number, ReadByItself, SpecModel, problem
 
 Sharding = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "parameter_server"]
 RecomputeWord = Literal["none", "selective", "full"]
@@ -21,13 +21,8 @@ Degree = Annotated[int, Number(least=1, most=1_000_000, whole=True)]
 
 
 @dataclass(frozen=True)
-class WordOrShare:
+class WordOrShare(ReadByItself):
     """What is recomputed, as a word or as the share of a forward pass that is repeated."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler

@@ -23,6 +23,8 @@ ENOUGH_REPEATS = 3
 _SUPERLINEAR = 0.005  # excess over 1 that counts when no interval is known
 _SAME_BATCH = 0.01
 _PARTS_GAP = 0.02
+LOOKS_WEAK = "looks_weak"
+_FLAT, _FLAT_OVER = 0.9, 4.0  # share of T(K0) that stays over this range of K: no speedup to speak of
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,22 @@ def baseline(e: Evidence) -> list[Finding]:
 
 
 def regime(e: Evidence) -> list[Finding]:
-    """A study that does not say what stays fixed."""
+    """A study that does not say what stays fixed; its batches may tell, and without them its times."""
     if e.options.regime is not None:
         return []
     message = "the regime is not stated: read as strong scaling (the whole problem fixed)"
-    return [Finding("missing_regime", "warning", message, "pass --regime strong or --regime weak")]
+    found = [Finding("missing_regime", "warning", message, "pass --regime strong or --regime weak")]
+    p, size = e.points, e.points.columns.get("global_batch")
+    if size is not None:
+        grows = p.k.size > 1 and np.abs(size / size[0] / p.relative - 1.0).max() <= _SAME_BATCH
+        sign = "the global batch grows in proportion to K" if grows else None
+    else:
+        flat = p.relative[-1] >= _FLAT_OVER and p.mean_s.min() >= _FLAT * p.mean_s[0]
+        sign = f"the time hardly falls up to K = {int(p.k[-1])}" if flat else None
+    if sign is not None:
+        advice = "pass --regime weak if the work grows with K"
+        found.append(Finding(LOOKS_WEAK, "warning", f"{sign}, as in weak scaling", advice))
+    return found
 
 
 def table(e: Evidence) -> list[Finding]:

@@ -73,6 +73,8 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     recommended = clears if points.k.size > 1 and bend.named else None
     evidence = honesty.Evidence(timings, points, options, gate, money, bend)
     findings = honesty.examine(evidence)
+    in_doubt = any(finding.code == honesty.LOOKS_WEAK for finding in findings)
+    said = verdict.sentence(points, gate, money, bend, options, recommended, further)
     result: dict[str, Any] = {
         **_curve(points),
         **_bill(money),
@@ -81,6 +83,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "threshold": _threshold(points, options.threshold),
         "knee": _knees(points, money, bend, options.threshold),
         "regime": regime,
+        "regime_in_doubt": in_doubt,
         "baseline_k": points.baseline_k,
         "parts_s": points.parts_s,
         "parts_percent": {name: 100.0 * part / points.mean_s for name, part in points.parts_s.items()},
@@ -106,7 +109,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         },
         "honesty": honesty.findings_json(findings),
         "checklist": honesty.checklist(evidence, findings),
-        "verdict": verdict.sentence(points, gate, money, bend, options, recommended, further),
+        "verdict": verdict.doubted(said) if in_doubt else said,
     }
     inputs = {"file": timings.file, "rows": timings.rows, "sha256": timings.sha256, **options.as_inputs()}
     return Result("study", inputs, result, seed)

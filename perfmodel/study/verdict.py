@@ -64,6 +64,11 @@ def sentence(
     return text
 
 
+def doubted(verdict: str) -> str:
+    """A verdict on what was read as strong scaling and does not look like it."""
+    return f"If this is strong scaling, which it does not look like: {verdict[0].lower()}{verdict[1:]}"
+
+
 def _quality(points: Points, gate: Gate, index: int) -> str:
     quality = points.columns.get("quality")
     if gate.held is None or quality is None:

@@ -25,18 +25,10 @@ import math
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+from perfmodel.specs.workload import TRANSFORMER_KINDS
+
 MAMBA_CONVOLUTION = 4  # taps of the depthwise convolution before the scan, in every published Mamba-2
 IMAGENET_CLASSES = 1000
-KINDS = frozenset(
-    {
-        "decoder-transformer",
-        "encoder-transformer",
-        "encoder-decoder-transformer",
-        "moe-transformer",
-        "hybrid-mamba-transformer",
-        "vision-transformer",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +203,7 @@ def dimensions(workload: Described) -> Dimensions | None:
     hidden, layers = read("hidden"), read("layers")
     hybrid = bool(read("mamba_layers"))
     attends = not hybrid or bool(read("attention_layers"))
-    if not (hidden and layers) or workload.kind not in KINDS:
+    if not (hidden and layers) or workload.kind not in TRANSFORMER_KINDS:
         return None
     if attends and not (read("heads") and (read("ffn") or read("moe_ffn"))):
         return None

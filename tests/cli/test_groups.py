@@ -55,6 +55,27 @@ def test_a_verb_gets_its_groups_whole_and_the_rest_as_it_was() -> None:
     assert run(app, ["--depth", "0"]).exit_code == 2
 
 
+def test_a_verb_may_do_without_a_flag() -> None:
+    app = typer.Typer()
+    app.command()(expanded(verb, without={"workload"}))
+    run = CliRunner().invoke
+    assert run(app, ["--set", "a=1"]).output == "None None ['a=1'] 3 0 False\n"
+    assert run(app, ["-w", "resnet50"]).exit_code == 2
+
+
+def test_job_from_flags() -> None:
+    job = JobFlags(
+        workload="llama3-8b",
+        cluster="dgx-h100",
+        k="8..32",
+        layout="tp=2",
+        seq_len=4096,
+        set_=["price.fixed=3 USD/h"],
+    ).job(None)
+    assert (job.k, job.seq_len) == ((8, 16, 32), 4096)
+    assert job.price.fixed == pytest.approx(3 / 3600)
+
+
 LOOKS = {"k": "1..8", "beliefs": Path("b.json"), "specs": [Path()]}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.cli.options import Format, emit, job_from_options, parse_layout, parse_set
+from perfmodel.cli.options import Format, emit, parse_layout, parse_set
 from perfmodel.errors import SpecError, UsageError
 from perfmodel.results import Result
 from perfmodel.specs.ranges import parse_k
@@ -80,20 +80,6 @@ def test_set() -> None:
         parse_set(["price"])
     with pytest.raises(SpecError, match="--set price:1:"):
         parse_set(["price={a: "])
-
-
-def test_job_from_flags() -> None:
-    job = job_from_options(
-        None,
-        workload="llama3-8b",
-        cluster="dgx-h100",
-        k="8..32",
-        layout="tp=2",
-        seq_len=4096,
-        assignments=["price.fixed=3 USD/h"],
-    )
-    assert (job.k, job.seq_len) == ((8, 16, 32), 4096)
-    assert job.price.fixed == pytest.approx(3 / 3600)
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.csv", "r.md", "r.txt"])

@@ -110,6 +110,7 @@ def test_clusters_are_compared(plan: Any) -> None:
     assert {row["cluster"] for row in found["by_k"]} == {"dgx-h100", "dgx-a100"}
     assert found["candidates"][0]["cluster"] == "dgx-h100"
     assert len(found["candidates"]) == 3
+    assert [(row["cluster"], row["k"]) for row in found["baselines"]] == [("dgx-h100", 8), ("dgx-a100", 8)]
 
 
 def test_a_folder_of_jobs_is_a_fleet(plan: Any, tmp_path: Path) -> None:

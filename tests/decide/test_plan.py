@@ -25,7 +25,7 @@ from perfmodel.decide.plan.sweep import parse_sweep
 from perfmodel.decide.plan.targets import candidate_setup, setup_at, target_of
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import UsageError
-from perfmodel.predict.beliefs import Beliefs, textbook_beliefs
+from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, textbook_beliefs
 from perfmodel.predict.curve import curve
 from perfmodel.predict.layouts import pick
 from perfmodel.predict.memory import memory
@@ -392,6 +392,23 @@ def test_sweep_of_the_network_moves_the_fastest_run(catalog: Catalog, beliefs: B
     assert sweep["fastest_s"] == sorted(sweep["fastest_s"], reverse=True)
     assert {"knee_k", "p_star_k", "p_star_usd", "fastest_k"} <= set(sweep)
     assert out.result.result["candidates"]
+
+
+def test_a_swept_knee_is_as_cautious_as_a_predicted_one(catalog: Catalog) -> None:
+    def load(extra: str | None) -> Job:
+        path, _, value = (extra or "cluster.scale_out.bandwidth=1 GB/s").partition("=")
+        words = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..256", "global_batch": 4096}
+        return make(catalog, **words, **{path: value})
+
+    known = shipped_beliefs()
+    out = plan_sweep("cluster.scale_out.bandwidth=1..3 GB/s:2", load, Request(), known)
+    sweep = out.result.result["sweep"]
+    knees = [
+        predict(load(f"cluster.scale_out.bandwidth={value} GB/s"), known).result["knee"]["threshold"]
+        for value in (1, 3)
+    ]
+    assert sweep["knee_k"] == [knee["k"] for knee in knees]
+    assert knees[0]["how"].startswith(sweep["how"])
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def test_goals_within_reach() -> None:
     assert (nightly.k, interactive.k, balanced.k) == (4, 4, 2)
     assert all(r.met and r.relax is None for r in (nightly, interactive, balanced))
     assert nightly.sentence == (
-        "Nightly: K = 4 (4.333 min, 0.924 USD, efficiency 0.77), the cheapest that meets the deadline of "
-        "5 min; the price of it: 1.21 times as dear as K = 2, 0.16 less efficient than K = 2."
+        "Nightly: K = 4 (4.333 min, 0.924 USD, efficiency 77 %), the cheapest that meets the deadline of "
+        "5 min; the price of it: 1.21 times as dear as K = 2, 16 points less efficient than K = 2."
     )
     assert "1.65 times as long as K = 4" in balanced.sentence
 
@@ -39,7 +39,7 @@ def test_out_of_reach_names_the_nearest_and_what_to_relax() -> None:
     assert (nightly.k, interactive.k, balanced.k) == (8, 1, 1)
     assert nightly.relax == "deadline to 3.433 min"
     assert interactive.relax == "budget to 0.711 USD"
-    assert balanced.relax == "efficiency threshold to 1.00"
+    assert balanced.relax == "efficiency threshold to 100 %"
     assert "no K meets the deadline of 1.667 min" in nightly.sentence
 
 

@@ -32,6 +32,30 @@ def test_title_and_answer():
     assert kind.answer(found) == found["result"]["verdict"]
 
 
+def test_a_regime_that_nobody_stated_shows_in_the_title():
+    assert "strong scaling (assumed; pass --regime), 9 runs" in kind.title(envelope(regime=None))
+    flat = envelope("k,time_s\n1,8\n2,8\n4,8\n", regime=None, straggler=None)
+    assert "regime uncertain (read as strong, looks weak; pass --regime), 3 runs" in kind.title(flat)
+
+
+@pytest.mark.parametrize(
+    ("options", "unit"),
+    [
+        ({}, "A run is the unit of work."),
+        ({"work": 640.0}, "A run has 640 units of work."),
+        ({"regime": "weak"}, "A run at K = 1 is the unit of work."),
+    ],
+)
+def test_no_two_costs_share_a_name(options, unit):
+    found = {table.title: table for table in kind.tables(envelope(**options))}
+    named = {head.key: head.title for head in found["Curve"].heads}
+    assert named["cost_usd"] == "run cost"
+    assert named["cost_per_work"] == "cost per unit of work"
+    assert found["Curve"].note.endswith(unit)
+    assert "run cost" in [head.title for head in found["Decision"].heads]
+    assert "more cost, same work" in [head.title for head in found["Marginal ladder"].heads]
+
+
 def test_a_bend_that_was_not_reached_is_no_first_k():
     flat = envelope("k,time_s\n1,8\n2,4.1\n4,2.1\n8,1.1\n", straggler=None)
     decision = next(table for table in tables.tables(flat) if table.title == "Decision")

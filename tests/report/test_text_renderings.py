@@ -391,3 +391,24 @@ def test_a_remedy_is_told_with_what_it_saves_and_only_where_it_helps(make):
 
 def words_of(envelope):
     return " ".join(printed(envelope).split())
+
+
+@pytest.mark.parametrize(
+    ("clusters", "said"),
+    [
+        ([], ""),
+        (["a"], "E counts from K = 8 as tp2 zero1, the fastest layout found there."),
+        (["a", "b"], "E counts from each cluster's smallest K that fits, at the fastest layout found there."),
+    ],
+)
+def test_a_plan_says_what_its_efficiencies_count_from(make, clusters, said):
+    envelope = make["plan"]()
+    layout = {"tp": 2, "sharding": "zero1"}
+    envelope["result"]["baselines"] = [{"cluster": c, "k": 8, "layout": layout} for c in clusters]
+    ranking = next(table for table in tables.tables(envelope) if table.title == "Candidates")
+    assert ranking.note == said
+
+
+def test_a_prediction_says_what_its_efficiencies_count_from(make):
+    curve = next(table for table in tables.tables(make["prediction"]()) if table.title == "Curve")
+    assert "S and E count from K = " in curve.note

@@ -35,6 +35,25 @@ def test_missing_regime():
     assert codes(honest()) == {"missing_regime"}
 
 
+FLAT = "k,time_s\n1,100\n2,102\n4,104\n8,110\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_weak"),
+    [
+        (FLAT, True),
+        (honest(extra=",global_batch", cells=",{k}00"), True),
+        (FLAT.replace("\n", ",512\n").replace("time_s,512", "time_s,global_batch"), False),
+        ("k,time_s\n1,100\n2,102\n", False),
+    ],
+)
+def test_a_regime_that_nobody_stated_is_doubted_where_batches_or_times_speak_against_it(text, is_weak):
+    result = study(parse_timings(text)).result
+    assert ("looks_weak" in codes(text)) == result["regime_in_doubt"] == is_weak
+    assert result["verdict"].startswith("If this is strong scaling, which it does not look like: ") == is_weak
+    assert not codes(text, regime="strong") & {"looks_weak", "missing_regime"}
+
+
 def test_superlinear_points_question_the_baseline():
     assert "superlinear" in codes("k,time_s\n1,10\n2,4.5\n4,2.6\n8,1.6\n")
     result = study(parse_timings("k,time_s\n1,10\n2,4.5\n4,2.6\n8,1.6\n")).result

@@ -65,6 +65,11 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         "pareto": _pareto(found),
         "refused": dict(found.partial.refused),
         "by_k": [_entry(found, candidate) for candidate in found.partial.fastest],
+        "baselines": [
+            {"cluster": target.name, "k": base.k, "layout": base.layout(), "time_s": base.time_s}
+            for target, base in zip(found.targets, found.baselines, strict=True)
+            if base is not None
+        ],
         "bounds": found.request.bounds.as_dict(),
         "cost_basis": f"{found.jobs[0].steps} steps" if found.jobs and found.jobs[0].steps else "one step",
         "notes": _notes(found, beliefs),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
-from perfmodel.units import in_words
+from perfmodel.units import in_words, percent
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Constraint:
 
     def relaxed(self, candidate: Candidate) -> str:
         """What the limit would have to be for this candidate."""
-        value = self.value(candidate)
-        if not self.unit:
-            return f"{self.name} from {self.limit:.3g} to {value:.3g}"
-        return f"{self.name} from {in_words(self.limit, self.unit)} to {in_words(value, self.unit)}"
+        return f"{self.name} from {self.in_words(self.limit)} to {self.in_words(self.value(candidate))}"
+
+    def in_words(self, value: float) -> str:
+        """A value of this limit's kind."""
+        return percent(value) if self.unit == "%" else in_words(value, self.unit)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def constraints_of(found: Found) -> list[Constraint]:
     if request.budget_usd is not None:
         rules.append(Constraint("budget", lambda c: c.cost_usd, request.budget_usd, True, "USD"))
     if request.min_efficiency is not None:
-        rules.append(Constraint("efficiency", found.efficiency, request.min_efficiency, False, ""))
+        rules.append(Constraint("efficiency", found.efficiency, request.min_efficiency, False, "%"))
     return rules
 
 
@@ -101,11 +102,10 @@ def _reason(found: Found, rules: list[Constraint], broken: list[Constraint]) -> 
         best = min(options, key=lambda c: (rule.gap(c), c.key))
         word = {"deadline": "the fastest possible run takes", "budget": "the cheapest possible run costs"}
         reached = rule.value(best)
-        shown = f"{reached:.3g}" if not rule.unit else in_words(reached, rule.unit)
         if not math.isfinite(reached):
             parts.append(f"the {rule.name} cannot be judged: no price is known")
         else:
-            parts.append(f"{word.get(rule.name, 'the best efficiency is')} {shown}")
+            parts.append(f"{word.get(rule.name, 'the best efficiency is')} {rule.in_words(reached)}")
     return "; ".join(parts)
 
 

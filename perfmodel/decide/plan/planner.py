@@ -38,14 +38,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """The smallest K of a cluster that has a feasible layout, and its fastest step."""
-
-    k: int
-    time_s: float
-
-
-@dataclass(frozen=True)
 class Found:
     """A finished search: the jobs it was for, what it kept, and how long it took."""
 
@@ -53,7 +45,7 @@ class Found:
     targets: tuple[Target, ...]
     request: Request
     partial: Partial
-    baselines: tuple[Baseline | None, ...]
+    baselines: tuple[Candidate | None, ...]  # of each cluster: the fastest layout at the smallest K that fits
     seconds: float
     interrupted: bool
 
@@ -91,7 +83,7 @@ def search(
     started = time.perf_counter()
     kept = [(job, ks) for job in jobs if (ks := allowed_k(job, request.max_k))]
     targets = tuple(target_of(job, ks, beliefs) for job, ks in kept)
-    baselines: list[Baseline | None] = [None] * len(targets)
+    baselines: list[Candidate | None] = [None] * len(targets)
     if request.min_efficiency is not None:
         baselines = [_baseline(target, request) for target in targets]
     limits = [
@@ -109,7 +101,7 @@ def search(
     partials, interrupted = runners.collect(runner, targets, tasks, progress)
     merged = merge(partials, request.keep)
     if request.min_efficiency is None:
-        baselines = [_first(merged, index) for index in range(len(targets))]
+        baselines = [next((c for c in merged.fastest if c.target == i), None) for i in range(len(targets))]
     return Found(
         jobs=tuple(job for job, _ in kept),
         targets=targets,
@@ -121,21 +113,16 @@ def search(
     )
 
 
-def _first(partial: Partial, target: int) -> Baseline | None:
-    mine = [c for c in partial.fastest if c.target == target]
-    return Baseline(mine[0].k, mine[0].time_s) if mine else None
-
-
-def _baseline(target: Target, request: Request) -> Baseline | None:
+def _baseline(target: Target, request: Request) -> Candidate | None:
     """Try K upwards until one has a feasible layout."""
     for k in sorted(target.global_batch):
         found = run_task(target, Task(0, (k,), "time", 1, Limits(), request.bounds))
         if found.fastest:
-            return Baseline(k, found.fastest[0].time_s)
+            return found.fastest[0]
     return None
 
 
-def _limits(target: Target, job: Job, request: Request, baseline: Baseline | None) -> Limits:
+def _limits(target: Target, job: Job, request: Request, baseline: Candidate | None) -> Limits:
     """Longest step that deadline and efficiency allow at each K."""
     ks = np.array(sorted(target.global_batch))
     longest = np.full(ks.shape, math.inf)

@@ -13,8 +13,11 @@ import numpy as np
 from perfmodel.decide import cost, metrics
 from perfmodel.decide.knee import DEFAULT_THRESHOLD, threshold_knee
 from perfmodel.decide.plan.planner import Request, search
+from perfmodel.decide.plan.targets import setup_at
+from perfmodel.decide.prediction import knee_caution, knee_in_words, knee_odds
 from perfmodel.errors import UsageError
 from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.curve import curve
 from perfmodel.specs.job import Job
 
 _FORM = re.compile(
@@ -73,7 +76,7 @@ def run_sweep(
     threshold: float = DEFAULT_THRESHOLD,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Best layout at each K for each value: knee (threshold rule), p*, fastest K, and their cost and time.
+    """Best layout at each K for each value: knee (as a prediction has it), p*, fastest K, and their cost and time.
 
     `jobs` holds the job once per value. A value at which nothing is feasible has null entries.
     """
@@ -83,7 +86,8 @@ def run_sweep(
         if progress is not None:
             progress(len(rows), len(sweep.numbers))
     columns = {key: [row[key] for row in rows] for key in rows[0]}
-    return {"path": sweep.path, "unit": sweep.unit, "threshold": threshold, **columns}
+    how = knee_in_words(threshold, knee_odds(beliefs))
+    return {"path": sweep.path, "unit": sweep.unit, "threshold": threshold, "how": how, **columns}
 
 
 def _point(job: Job, request: Request, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
@@ -106,8 +110,9 @@ def _point(job: Job, request: Request, beliefs: Beliefs, threshold: float) -> di
     useful = np.array([c.time_s for c in best]) * target.steps
     work = np.array([c.work for c in best])
     efficiency = metrics.efficiency(k, useful, regime=job.regime, baseline=0)
-    knee = threshold_knee(k, efficiency, threshold=threshold)
-    last = float(np.asarray(knee.k).ravel()[0])
+    # Efficiencies of the usual layouts are as much in doubt as those of the best.
+    usual = curve(setup_at(job, [c.k for c in best]), beliefs, draws=request.draws, seed=request.seed)
+    last = float(threshold_knee(k, efficiency * knee_caution(usual, beliefs), threshold=threshold).k)
     row = dict.fromkeys(names, None) | {"knee_k": int(last) if math.isfinite(last) else None}
     if math.isfinite(target.tariff.usd_per_accelerator_s):
         decision = cost.decide(k, useful, target.tariff, work=work)

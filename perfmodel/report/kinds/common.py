@@ -8,6 +8,12 @@ from typing import Any
 from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, result_of
 from perfmodel.specs.layout import layout_words
 
+KNEE_RULES = {
+    "threshold": "knee by efficiency",
+    "curvature": "knee by curvature",
+    "marginal": "knee by marginal cost",
+}
+
 
 def name_of(value: Any) -> str:
     """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""

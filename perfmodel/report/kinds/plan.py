@@ -65,11 +65,11 @@ def tables(envelope: Envelope) -> list[Table]:
         found.append(_ranking("Jobs", rows, "decision", _fleet_note(result), first=("job", "job")))
     elif rows:
         more = len(rows) - TOP
-        note = f"{more} more in the JSON." if more > 0 else ""
-        found.append(_ranking("Candidates", rows[:TOP], "decision", note, marked=(0,)))
+        note = f"{more} more in the JSON. " if more > 0 else ""
+        found.append(_ranking("Candidates", rows[:TOP], "decision", note + _from(result), marked=(0,)))
         found.append(_ranking("All candidates", rows, "detail", "", marked=(0,)))
     elif isinstance(nearest, Mapping):
-        found.append(_ranking("Nearest feasible answer", [nearest], "decision", ""))
+        found.append(_ranking("Nearest feasible answer", [nearest], "decision", _from(result)))
     found += _goals(result) + _sweep(result)
     front = [row for row in result.get("pareto") or () if isinstance(row, Mapping)]
     if front:
@@ -183,7 +183,7 @@ def _ranking(
         Column("low", "s", 4, "time_s_low", "time_s"),
         Column("high", "s", 4, "time_s_high", "time_s"),
         Column("run", "s", 3, "wall_s"),
-        Column("E", "", 5, "efficiency"),
+        Column("E", "%", 5, "efficiency"),
         Column("cost", "USD", 0, "cost_usd"),
         Column("energy", "J", 7, "energy_j"),
         Column("carbon", "g", 8, "carbon_g"),
@@ -214,6 +214,17 @@ def _ranking(
         note=note,
         role=role,
         marked=marked,
+    )
+
+
+def _from(result: Mapping[str, Any]) -> str:
+    """Where efficiency counts from."""
+    bases = _rows(result, "baselines")
+    if len(bases) > 1:
+        return "E counts from each cluster's smallest K that fits, at the fastest layout found there."
+    return "".join(
+        f"E counts from K = {base.get('k')} as {common.layout_text(base.get('layout'))}, the fastest layout found there."
+        for base in bases
     )
 
 
@@ -321,9 +332,8 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
     ]
     lists = [list(sweep.get(name) or ()) for name in names]
     cells: list[tuple[Cell, ...]] = list(zip(*lists, strict=False))
-    note = (
-        f"Knee: the largest K with an efficiency of at least {sweep.get('threshold')}; - where not reached."
-    )
+    how = sweep.get("how") or f"the largest K with an efficiency of at least {sweep.get('threshold')}"
+    note = f"Knee: {how}; - where not reached."
     return [Table("What if", columns, cells, note=note, role="decision")]
 
 

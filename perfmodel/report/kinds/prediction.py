@@ -20,12 +20,6 @@ from perfmodel.report.model import (
     result_of,
 )
 
-RULES = {
-    "threshold": "knee by efficiency",
-    "curvature": "knee by curvature",
-    "marginal": "knee by marginal cost",
-}
-
 HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
 
@@ -237,7 +231,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
         same = knee.get("cause") == cause and knee.get("k") is not None
         cause = str(knee.get("cause") or "")
         why = _span(knee, "band K ") + ("same cause" if same and cause else cause)
-        add(RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
+        add(common.KNEE_RULES.get(rule, f"knee by {rule}"), knee.get("k"), why)
     for key, label, why in (
         ("p_star", "p*, the cheapest", "least cost"),
         ("fastest", "fastest", "least time"),
@@ -304,7 +298,11 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
             rows = [[*row, value] for row, value in zip(rows, ends, strict=True)]
     chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
-    note = "Bands are 90 %." + (f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else "")
+    note = "Bands are 90 %."
+    if (base := result.get("baseline_k")) is not None:
+        at = common.layout_text(common.at(result, "layout", base))
+        note += f" S and E count from K = {base}{f' as {at}' if at else ''}."
+    note += f" {FEWER_LAYOUTS}" if is_auto and any(layouts) else ""
     return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
 
 

@@ -21,19 +21,18 @@ from perfmodel.report.model import (
     result_of,
 )
 
-_RULES = {
-    "threshold": "knee by efficiency",
-    "curvature": "knee by curvature",
-    "marginal": "knee by marginal cost",
-}
+RUN_COST = "run cost"
 
 
 def title(envelope: Envelope) -> str:
     """File, regime and number of runs."""
     result, inputs = result_of(envelope), inputs_of(envelope)
     words = [f"Study of {inputs.get('file') or 'timings'}"]
-    if result.get("regime"):
-        words.append(f"{result['regime']} scaling")
+    if result.get("regime_in_doubt"):
+        words.append(f"regime uncertain (read as {result['regime']}, looks weak; pass --regime)")
+    elif result.get("regime"):
+        is_assumed = inputs.get("regime", result["regime"]) is None
+        words.append(f"{result['regime']} scaling{' (assumed; pass --regime)' if is_assumed else ''}")
     if inputs.get("rows"):
         words.append(f"{inputs['rows']:,d} run{'s' if inputs['rows'] != 1 else ''}")
     return ", ".join(words)
@@ -144,7 +143,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     if result.get("cost_usd"):
         cost = Series("measured", k, common.array(result, "cost_usd", n))
         found.append(
-            Chart("Cost of a run", "K", "cost", [cost], alt="Cost of a run against K.", y_quantity="USD")
+            Chart("Cost of a run", "K", RUN_COST, [cost], alt="Cost of a run against K.", y_quantity="USD")
         )
     return found
 
@@ -180,7 +179,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
         choice = mapping(serving.get(key))
         if choice:
             choices.append((label, choice.get("k"), f"under the other: {choice.get('constraint')}"))
-    for rule, label in _RULES.items():
+    for rule, label in common.KNEE_RULES.items():
         knee = mapping(mapping(result.get("knee")).get(rule))
         if knee:
             choices.append((label, knee.get("k"), str(knee.get("cause") or "")))
@@ -195,7 +194,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
     ]
     columns = [
         Column("choice", "", 0), Column("K", "", 0), Column("time", "s"), Column("S", "x", 3), Column("E", "%"),
-        Column("cost", "USD", 2), Column("why", "", 0),
+        Column(RUN_COST, "USD", 2), Column("why", "", 0),
     ]  # fmt: skip
     return [Table("Decision", columns, rows, role="decision")]
 
@@ -205,7 +204,7 @@ def _exchange(result: Mapping[str, Any]) -> str:
     if rate.get("times_the_cost") is None:
         return "least time"
     cost, faster = (text.quantity(rate.get(key), "x") for key in ("times_the_cost", "times_faster"))
-    return f"{cost} the cost of the cheapest for {faster} the speed"
+    return f"{cost} the cost per unit of work of the cheapest for {faster} the speed"
 
 
 def _curve(result: Mapping[str, Any]) -> Table:
@@ -220,9 +219,9 @@ def _curve(result: Mapping[str, Any]) -> Table:
         ("speedup_ci95", Column("±S", "x", 4, "speedup_ci95")),
         ("efficiency", Column("E", "%", 0, "efficiency")),
         ("efficiency_ci95", Column("±E", "%", 3, "efficiency_ci95")),
-        ("cost_usd", Column("cost", "USD", 1, "cost_usd")),
-        ("cost_per_work", Column("cost per work", "USD", 4, "cost_per_work")),
-        ("work_per_usd", Column("work per USD", "", 5, "work_per_usd")),
+        ("cost_usd", Column(RUN_COST, "USD", 1, "cost_usd")),
+        ("cost_per_work", Column("cost per unit of work", "USD", 4, "cost_per_work")),
+        ("work_per_usd", Column("units of work per USD", "", 5, "work_per_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
         ("throughput", Column("per s", "", 5, "throughput")),
         ("latency_p99_s", Column("p99", "s", 5, "latency_p99_s")),
@@ -241,8 +240,18 @@ def _curve(result: Mapping[str, Any]) -> Table:
     marked = tuple(i for i, k in enumerate(ks) if k == recommended)
     note = (
         "Intervals are 95 % of the mean." if any(result.get("ci95_s") or ()) else "Single runs: no intervals."
-    )
+    ) + _unit_of_work(result)
     return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
+
+
+def _unit_of_work(result: Mapping[str, Any]) -> str:
+    """What the costs of the curve are for."""
+    ks, work = list(result.get("k") or ()), list(result.get("work") or ())
+    if not result.get("cost_per_work") or not work:
+        return ""
+    where = f" at K = {ks[0]}" if result.get("regime") == "weak" else ""
+    has = "is the unit of work" if work[0] == 1.0 else f"has {text.number(work[0])} units of work"
+    return f" A run{where} {has}."
 
 
 def _parts(result: Mapping[str, Any]) -> list[Table]:
@@ -268,7 +277,7 @@ def _ladder(result: Mapping[str, Any]) -> list[Table]:
     if not steps:
         return []
     columns = [
-        Column("step", "", 0), Column("more S", "x", 0), Column("more cost", "USD", 0), Column("S per USD", "", 0),
+        Column("step", "", 0), Column("more S", "x", 0), Column("more cost, same work", "USD", 0), Column("S per USD", "", 0),
         Column("note", "", 2),
     ]  # fmt: skip
     keys = ("step", "speedup", "cost_usd", "speedup_per_usd", "note")

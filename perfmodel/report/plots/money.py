@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import common, plan
+from perfmodel.report.kinds import common, plan, study
 from perfmodel.report.model import Envelope, kind_of, result_of
 from perfmodel.report.plots import data, style
 
@@ -24,9 +24,11 @@ def cost(envelope: Envelope) -> Figure:
     basis = result.get("cost_basis")
     subject = plan.subject(envelope) if kind_of(envelope) == "plan" else common.subject(envelope)
     figure, axes = style.new(f"Cost against time{', ' + subject if subject else ''}", "", "")
-    whole = kind_of(envelope) == "plan" and any(r.get("wall_s") for r in plan.candidates(result))
+    is_study = kind_of(envelope) == "study"
+    spent = study.RUN_COST if is_study else "cost"
+    whole = is_study or any(r.get("wall_s") for r in plan.candidates(result))
     factor = style.unit_axis(axes, "x", [t for t, _, _ in points], "s", "run time" if whole else "step time")
-    axes.set_ylabel("cost [USD]" + (f", {style.plain(str(basis))}" if basis else ""))
+    axes.set_ylabel(f"{spent} [USD]" + (f", {style.plain(str(basis))}" if basis else ""))
     rest = [p for p in points if p not in front]
     if rest:
         axes.plot(
