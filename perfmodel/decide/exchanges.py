@@ -177,6 +177,9 @@ def _priced(point: Point) -> dict[str, _Priced]:
 def _gradients(calls: Mapping[str, list[Call]], sharding: int, m: float) -> tuple[Call, str, float]:
     """The call that carries the gradients: (call, its name, how often an exchange)."""
     reduce = calls["all_reduce"]
+    if sharding in (Sharding.ZERO1, Sharding.ZERO2) and calls["reduce_scatter"][0].ranks < reduce[0].ranks:
+        between = "reduce_scatter + all_reduce between copies + all_gather"
+        return reduce[1], between, 3.0 if sharding == Sharding.ZERO1 else m + 2.0
     if sharding == Sharding.ZERO2 and m > 1.0:
         return calls["reduce_scatter"][0], "reduce_scatter a micro-batch + all_gather", m + 1.0
     if sharding in (Sharding.ZERO1, Sharding.ZERO2):

@@ -181,28 +181,30 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     reduced = links.time("all_reduce", message, group, at.tp)
     seconds = reduced
     repeated, call = zero, zero
-    if np.any((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)):
-        scattered = links.time("reduce_scatter", message, group, at.tp)
-        halves = scattered + links.time("all_gather", trained * element, group, at.tp)
-        seconds = np.where((kind == Sharding.ZERO1) | (kind == Sharding.ZERO2), halves, seconds)
+    ranks = np.minimum(at.shard_group, group)
+    copies = group / ranks
+    states = (kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)
+    sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
+    # Each copy of the shards sums up with the others.
+    across = links.time("all_reduce", message / ranks, copies, at.tp * ranks) if _any_above_one(copies) else zero
+    if np.any(states):
+        scattered = links.time("reduce_scatter", message, ranks, at.tp)
+        gathered = links.time("all_gather", trained * element, ranks, at.tp)
+        seconds = np.where(states, scattered + across + gathered, seconds)
         repeated = np.where((kind == Sharding.ZERO2) & (at.accumulation > 1.0), scattered, 0.0)
     if np.any(kind == Sharding.PARAMETER_SERVER):
         served = _parameter_server(message + trained * element, at, links)
         seconds = np.where(kind == Sharding.PARAMETER_SERVER, served, seconds)
     shards: Array = zero
-    sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     if np.any(sharded):
         layers = np.maximum(ops.layers / at.pp, 1.0)
-        ranks = np.minimum(at.shard_group, group)
         gather = links.time("all_gather", dense * element / layers, ranks, at.tp)
         scatter = links.time("reduce_scatter", dense * wire / layers * ops.trainable_fraction, ranks, at.tp)
         shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
-        replicas = np.maximum(group / ranks, 1.0)
-        across = links.time("all_reduce", message / ranks, replicas, at.tp * ranks)
-        seconds = np.where(sharded, np.where(replicas > 1.0, across, 0.0), seconds)
+        seconds = np.where(sharded, across, seconds)
     if np.any(expert > 0):
-        ranks = np.maximum(at.k / (at.ep * at.pp), 1.0)
-        routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, ranks, at.ep)
+        holders = np.maximum(at.k / (at.ep * at.pp), 1.0)
+        routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, holders, at.ep)
         seconds = seconds + np.where(expert > 0, routed, 0.0)
     if custom_buckets(at):
         call = links.time("all_reduce", np.zeros_like(message), group, at.tp)

@@ -82,7 +82,7 @@ class Layouts:
     accumulation: Array  # micro-batches a step
     global_batch: Array  # samples
     sharding: Array  # a Sharding
-    shard_group: Array  # ranks that share one copy of the weights (FSDP, HSDP)
+    shard_group: Array  # ranks that share one copy of what is sharded
     recompute: Array  # share of a forward pass repeated; NaN where nobody said
     selective: Array  # 1 where attention is recomputed
     sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well

@@ -48,7 +48,7 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
     sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     states = (kind >= Sharding.ZERO1) & (kind != Sharding.PARAMETER_SERVER)
     gradients = sharded | (kind == Sharding.ZERO2)
-    ranks = np.where(sharded, np.minimum(at.shard_group, group), group)
+    ranks = np.minimum(at.shard_group, group)
     # A pipeline gathers the weights of its stage, and scatters their gradients, once a step: both stay whole.
     whole = sharded & (at.pp > 1.0)
     totals = [np.zeros(()), np.zeros(()), np.zeros(())]

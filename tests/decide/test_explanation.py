@@ -144,7 +144,8 @@ def test_each_kind_of_collective_is_told(workload, layout, names):
 
 
 @pytest.mark.parametrize(
-    "layout", [{"sharding": "fsdp"}, {"sharding": "zero1"}, {"sharding": "fsdp", "pp": 4}, {"tp": 8, "sharding": "hsdp", "shard_group": 8}]
+    "layout", [{"sharding": "fsdp"}, {"sharding": "zero1"}, {"sharding": "fsdp", "pp": 4}, {"tp": 8, "sharding": "hsdp", "shard_group": 8},
+               {"sharding": "zero1", "shard_group": 8}, {"sharding": "zero2", "shard_group": 8}]
 )  # fmt: skip
 def test_hidden_time_is_that_of_the_step_model(layout):
     found = explain(job("llama3-8b", k=64, layout=layout | {"micro_batch": 1, "recompute": "full"}))

@@ -289,3 +289,22 @@ def test_a_rack_of_scale_up_links_is_no_network_to_cross():
     beyond = layouts(144.0, global_batch=576.0, accelerators_per_node=4.0)
     free = parts(LLAMA, rack, beyond, with_value("crossing", 0.0))["contention"]
     assert parts(LLAMA, rack, beyond, c)["contention"] > free
+
+
+def test_states_sharded_in_a_node_cross_the_network_as_replicas_do():
+    whole, copies, replicas = (
+        at(4096.0, batch=4096.0, sharding=float(sharding), shard_group=group)
+        for sharding, group in ((Sharding.ZERO1, None), (Sharding.ZERO1, 8.0), (Sharding.DDP, None))
+    )
+    one, node, none = (parts(ops_of("bert-large"), A100, layout) for layout in (whole, copies, replicas))
+    # A ring of all ranks has 4,095 steps; in a node it has seven, and a tree joins the nodes.
+    assert node["data_parallel"] < 0.7 * one["data_parallel"]
+    assert none["data_parallel"] < node["data_parallel"] < 1.5 * none["data_parallel"]
+    assert one["optimizer"] * 512 == pytest.approx(node["optimizer"]) == none["optimizer"] / 8
+
+
+def test_a_shard_group_of_all_ranks_is_no_group():
+    for sharding in (Sharding.ZERO1, Sharding.ZERO2, Sharding.FSDP):
+        said = at(64.0, micro_batch=1, sharding=float(sharding), shard_group=64.0)
+        unsaid = at(64.0, micro_batch=1, sharding=float(sharding))
+        assert step(LLAMA, H100, said, textbook()).time_s == step(LLAMA, H100, unsaid, textbook()).time_s
