@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.errors import Problem, SpecError, closest
+from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma, told_once
 from perfmodel.models.laws import Array
 
 PARTS = ("compute_s", "communication_s", "idle_s", "io_s")
@@ -40,7 +40,6 @@ _ALSO_CALLED = {
     "time_s": ("time", "t", "seconds", "elapsed", "duration", "wall_s", "runtime", "step_time", "step_s"),
 }
 _SPELLED = {word: column for column, words in _ALSO_CALLED.items() for word in words}
-_SHOWN_PROBLEMS = 50
 _HELP = "columns: k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional " + ", ".join(
     (*LABELS, *OPTIONAL)
 )
@@ -121,15 +120,13 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
     problems = _header_problems(header, name)
     wanted = tuple(dict.fromkeys(n for n in header.names if n in KNOWN and n not in LABELS))
     values = None if problems else _quick(raw[body_start:], header, wanted)
+    if problems and len(header.names) == 1:  # cut at other signs than commas: so is every row
+        raise SpecError(problems)
     if values is None or _faults(values):
         values, more = _slow(raw, header, wanted, name)
         problems += more
     if problems:
-        hidden = len(problems) - _SHOWN_PROBLEMS
-        if hidden > 0:
-            last = Problem(name, code="T000", message=f"and {hidden} more problems in this file")
-            problems = [*problems[:_SHOWN_PROBLEMS], last]
-        raise SpecError(problems)
+        raise SpecError(told_once(problems))
     return _timings(values, header, name, raw)
 
 
@@ -327,7 +324,8 @@ def _slow(
         if len(cells) != len(header.names):
             at = cells[len(header.names)][0] if len(cells) > len(header.names) else len(line) + 1
             message = f"{len(cells)} cells, but the header names {len(header.names)}"
-            problems.append(Problem(name, number, at, "T008", message, line))
+            hint = COMMA_HELP if len(cells) > len(header.names) else None
+            problems.append(Problem(name, number, at, "T008", message, line, hint))
             continue
         total = 0.0
         before = len(problems)
@@ -357,6 +355,8 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
     try:
         value = float(text) if "_" not in text else float("no digits groups in a table")
     except ValueError:
+        if has_comma(text):
+            return np.nan, ("T004", "a comma in the number", COMMA_HELP)
         return np.nan, (
             "T004",
             f'not a number: "{text}"',
