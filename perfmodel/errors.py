@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 EXIT_OK = 0
 EXIT_FAILED = 1  # a policy, a validation or an audit failed
@@ -126,6 +129,20 @@ class UsageError(SpecError):
         if isinstance(problems, str):
             problems = Problem(code=code, message=problems, help=help)
         super().__init__(problems)
+
+
+def gathered(calls: Iterable[Callable[[], T]]) -> list[T]:
+    """What the calls give, or the problems of all of them at once."""
+    found: list[T] = []
+    problems: list[Problem] = []
+    for call in calls:
+        try:
+            found.append(call())
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    return found
 
 
 COMMA_HELP = "write decimals with a point, and nothing between thousands"

@@ -175,8 +175,9 @@ def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job:
     file = entry.get("file")
     if file is None:
         return job_from_tree(entry, folder, catalog, {}, default_name=name)
-    spec = build(JobEntry, entry)
-    return _from_file(name, file, folder, catalog, spec.set)
+    build(JobEntry, entry)
+    changes = entry.get("set")
+    return _from_file(name, file, folder, catalog, {} if changes is None else changes.value)
 
 
 def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]) -> Job:

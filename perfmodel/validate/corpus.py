@@ -14,6 +14,8 @@ from perfmodel.calibrate.readers.sweeps import OPS, absurd
 from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
 from perfmodel.predict.layouts import SHARDING_CODES
 from perfmodel.specs.layout import Recompute, RecomputeWord
+from perfmodel.specs.precisions import PRECISIONS
+from perfmodel.specs.refusals import refusal
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
@@ -31,7 +33,6 @@ POINT_COLUMNS = (
 SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
 TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
 GRADES = ("A", "B", "C")
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
 MOST_POINTS = 2000  # of a family: they are weighed together, in a matrix of as many rows and columns
 PARAMS_APART = 3.0  # factor: tied and adaptive embeddings, adapters and rounding make less
@@ -131,7 +132,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     except ValidationError as error:
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"]) or "workload"
-            message = f"{row.text['workload']}: {field}: {item['msg']}"
+            message = f"{row.text['workload']}: {field}: {refusal(item)[0]}"
             problems.append(row.problem("D005", message, at=field))
         return None
 
