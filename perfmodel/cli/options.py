@@ -220,11 +220,15 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     from perfmodel.results import fingerprint
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except (ValueError, RecursionError) as error:
-        found = [str(error)]
+    except UnicodeDecodeError:
+        found = ["not a text file"]
+    except RecursionError:
+        found = ["nested too deeply"]
+    except ValueError as error:
+        found = [f"not JSON: {error}"]
     else:
         result = data.get("result") if isinstance(data, dict) else None
         if isinstance(result, dict) and "beliefs" in result:

@@ -113,9 +113,13 @@ def load_policies(path: str | Path, *, extra_dirs: Iterable[str | Path] = ()) ->
     path = Path(path)
     tree = _long_forms(read_file(path))
     spec = build(PolicyFile, tree)
-    folders = [*(path.parent / folder for folder in spec.specs), *extra_dirs]
-    catalog = Catalog.default(folders)
-    problems: list[Problem] = []
+    folders = [path.parent / folder for folder in spec.specs]
+    problems = [
+        tree.mark_at(f"specs.{at}").problem("S012", f"no folder {folder}", "it starts at this file's folder")
+        for at, folder in enumerate(folders)
+        if not folder.is_dir()
+    ]
+    catalog = Catalog.default([*filter(Path.is_dir, folders), *extra_dirs])
     jobs: dict[str, Job] = {}
     entries = tree.value["jobs"].value
     for name, entry in entries.items():

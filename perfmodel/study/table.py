@@ -34,6 +34,7 @@ LABELS = ("repeat",)  # names a run; any text will do
 KNOWN = ("k", "time_s", *PARTS, *OPTIONAL, *LABELS)
 
 MAX_K = 10_000_000
+_LONGEST_LOOK = 64  # for the zero bytes of UTF-16, which spreadsheets call Unicode
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {
     "k": ("workers", "gpus", "nodes", "n", "p", "ranks", "world_size", "accelerators", "n_workers"),
@@ -116,6 +117,8 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b"\0" in raw[:_LONGEST_LOOK]:
+        raise SpecError(Problem(name, 1, 1, "T009", "not UTF-8 text", None, "save it as UTF-8"))
     header, body_start = _read_header(raw, name)
     problems = _header_problems(header, name)
     wanted = tuple(dict.fromkeys(n for n in header.names if n in KNOWN and n not in LABELS))
@@ -318,7 +321,9 @@ def _slow(
             line = line_bytes.decode("utf-8")
         except UnicodeDecodeError as error:
             shown = line_bytes.decode("utf-8", errors="replace")
-            problems.append(Problem(name, number, error.start + 1, "T009", "not UTF-8 text", shown))
+            problems.append(
+                Problem(name, number, error.start + 1, "T009", "not UTF-8 text", shown, "save it as UTF-8")
+            )
             continue
         cells = _cells(line)
         if len(cells) != len(header.names):
@@ -385,10 +390,12 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
 
 
 def _cells(line: str) -> list[tuple[int, str]]:
-    """Cells of one line with the column (from 1) at which each starts; quotes as in RFC 4180.
+    """Cells of one line with the column (from 1) at which each starts; quotes as in RFC 4180, kept where left open.
 
     >>> _cells('1,"a ""b"", c",3')
     [(1, '1'), (3, 'a "b", c'), (16, '3')]
+    >>> _cells('1,"2')
+    [(1, '1'), (3, '"2')]
     """
     if '"' not in line:
         found = []
@@ -410,7 +417,7 @@ def _cells(line: str) -> list[tuple[int, str]]:
             else:
                 text += char
         elif char == ",":
-            found.append((start + 1, text))
+            found.append((start + 1, '"' * quoted + text))
             text, start = "", i + 1
         elif char == '"' and not text.strip():
             text, quoted = "", True

@@ -72,6 +72,12 @@ def test_a_changed_value_is_blamed_at_its_line(tmp_path: Path) -> None:
         load_policies(path)
 
 
+def test_a_folder_of_specs_that_is_not_there_is_named_at_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "jobs: [job.yaml]\npolicies: [knee >= 8]\nspecs: [mine]\n")
+    with pytest.raises(SpecError, match=r":3:9: error\[S012\]: no folder"):
+        load_policies(path)
+
+
 def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="same name"):
         load_policies(write(tmp_path, "jobs: [job.yaml, sub/job.yaml]\n"))

@@ -152,6 +152,15 @@ def test_decimal_commas_are_told_once(table, told):
     assert refused(table) == [told]
 
 
+def test_a_quote_that_is_left_open_is_refused():
+    assert refused('k,time_s\n1,"10\n2,5\n') == [(2, 3, "T004", 'time_s: not a number: ""10"')]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_the_unicode_of_spreadsheets_is_named(encoding):
+    assert refused("k,time_s\n1,10\n".encode(encoding)) == [(1, 1, "T009", "not UTF-8 text")]
+
+
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"nowhere\.csv: error\[T001\]: cannot read: no such file"):
         read_timings(tmp_path / "nowhere.csv")
