@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 EXIT_OK = 0
 EXIT_FAILED = 1  # a policy, a validation or an audit failed
@@ -15,6 +19,8 @@ EXIT_INTERRUPTED = 130
 # A line of a binary or generated file can be megabytes long; an error shows what stands around its column.
 _LONGEST_SNIPPET = 160
 _LONGEST_MESSAGE = 800
+_MOST_TOLD = 50  # problems of one input
+_MOST_LINES = 8  # named of many that have the same
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,56 @@ class UsageError(SpecError):
         if isinstance(problems, str):
             problems = Problem(code=code, message=problems, help=help)
         super().__init__(problems)
+
+
+def gathered(calls: Iterable[Callable[[], T]]) -> list[T]:
+    """What the calls give, or the problems of all of them at once."""
+    found: list[T] = []
+    problems: list[Problem] = []
+    for call in calls:
+        try:
+            found.append(call())
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    return found
+
+
+COMMA_HELP = "write decimals with a point, and nothing between thousands"
+
+
+def has_comma(cell: str) -> bool:
+    """Whether a cell is a number but for its commas, which are decimal to some and part thousands to others.
+
+    >>> has_comma("0,123"), has_comma("-1,5e3"), has_comma("1.024,5"), has_comma("a,b"), has_comma("5")
+    (True, True, True, False, False)
+    """
+    return "," in cell and re.fullmatch(r"[+-]?\d[\d.,]*(e[+-]?\d+)?", cell, re.IGNORECASE) is not None
+
+
+def told_once(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems that are the same but for their row as one, at the first of the rows, which it counts; a flood is cut.
+
+    >>> [p.headline for p in told_once(Problem("a.csv", line, 3, "D004", "k is blank") for line in (2, 5, 6))]
+    ['a.csv:2:3: error[D004]: k is blank (3 rows: lines 2, 5, 6)']
+    """
+    alike: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(replace(problem, line=None, column=None, snippet=None), []).append(problem)
+    told = [_counted(found) for found in alike.values()]
+    if len(told) <= _MOST_TOLD:
+        return told
+    hidden = Problem(code=f"{told[-1].code[0]}000", message=f"and {len(told) - _MOST_TOLD} more problems")
+    return [*told[:_MOST_TOLD], hidden]
+
+
+def _counted(found: list[Problem]) -> Problem:
+    lines = list(dict.fromkeys(str(problem.line) for problem in found))
+    if len(lines) == 1:
+        return found[0]
+    named = ", ".join([*lines[:_MOST_LINES], *(["..."] if len(lines) > _MOST_LINES else [])])
+    return replace(found[0], message=f"{found[0].message} ({len(lines)} rows: lines {named})")
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

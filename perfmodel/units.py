@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NoReturn
 
-from perfmodel.errors import closest
+from perfmodel.errors import COMMA_HELP, closest
 
 DECIMAL = {symbol: Fraction(10) ** (3 * (n + 1)) for n, symbol in enumerate("kMGTPEZ")}
 BINARY = {f"{symbol}i": Fraction(2) ** (10 * (n + 1)) for n, symbol in enumerate("KMGTPE")}
@@ -211,6 +211,8 @@ def parse(text: str | float | int, dimension: str) -> float:
     if match is None:
         raise UnitError(f'cannot read "{text}" as a quantity', f'write it like "{EXAMPLES[dimension]}"')
     number, unit = match.groups()
+    if re.match(r",\d", unit):
+        raise UnitError(f'a comma in the number: "{text}"', COMMA_HELP)
     try:
         found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
     except UnitError:

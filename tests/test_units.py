@@ -70,6 +70,8 @@ def test_a_lone_b_is_refused_with_both_readings(text: str) -> None:
         (True, "s", "got true", None),
         ("5 zorkmids", "s", "unknown unit", None),
         ("1000 steps", "1", "expected a plain number", "write 1000"),
+        ("1,000", "1", "a comma in the number", "with a point"),
+        ("2,10 USD/h", "USD/s", "a comma in the number", "with a point"),
         ("50 %", "s", "is a plain number, expected a time", None),
     ],
 )

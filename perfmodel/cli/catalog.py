@@ -195,7 +195,7 @@ def _lint_text(report: LintReport, folder: str | None, quiet: bool) -> str:
 
 def _kind(text: str) -> str:
     """`accelerator` and `accelerators` are both understood."""
-    return text if text.endswith("s") else f"{text}s"
+    return f"{text}s" if f"{text}s" in completion.KINDS else text
 
 
 def _day(text: str | None) -> datetime.date:

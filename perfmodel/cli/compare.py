@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, gathered
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +47,7 @@ def compare(
             help="name B.yaml, or say what changes: --set cluster=dgx-h100",
         )
     before = replace(flags, set_=None) if a is None else flags.unchanged()
-    first, second = (before if b is None else flags).job(a), flags.job(b or a)
+    first, second = gathered([partial((before if b is None else flags).job, a), partial(flags.job, b or a)])
     from perfmodel.decide.comparison import compare as compare_jobs
 
     to.emit(compare_jobs(first, second, known, at=at, seed=to.seed))

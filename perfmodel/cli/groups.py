@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from perfmodel.cli.options import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from perfmodel.results import Result
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
+    from perfmodel.specs.loader import Tree
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,13 @@ class JobFlags:
         """The same without what changes a job: the range of K, the beliefs and the folders of specs stay."""
         return JobFlags(k=self.k, beliefs=self.beliefs, specs=self.specs)
 
-    def job(self, path: Path | None, catalog: Catalog | None = None) -> Job:
-        """The job that a file and the flags describe together; a flag wins over the file."""
+    def job(
+        self,
+        path: Path | None,
+        catalog: Catalog | None = None,
+        changed: Mapping[str, Tree] = MappingProxyType({}),
+    ) -> Job:
+        """The job that a file and the flags describe together; a flag wins over the file, `changed` over both."""
         from perfmodel.specs.jobs import load_job
 
         said: dict[str, Any] = {
@@ -76,7 +83,8 @@ class JobFlags:
             "seq_len": self.seq_len, "precision": self.precision,
             "layout": None if self.layout is None else parse_layout(self.layout),
         }  # fmt: skip
-        overrides = {key: value for key, value in said.items() if value is not None} | parse_set(self.set_)
+        given = {key: value for key, value in said.items() if value is not None}
+        overrides = given | parse_set(self.set_) | dict(changed)
         return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
 
     def known(self) -> Beliefs | None:

@@ -139,12 +139,11 @@ def _other(error: Exception) -> int:
     # typer's own usage errors; their class lives in click or inside typer, depending on its version.
     describe = getattr(error, "format_message", None)
     if describe is not None:
-        context = getattr(error, "ctx", None)
-        text = describe()
         if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help itself
-            return _say(text, EXIT_USAGE)
-        where = context.command_path if context is not None else "perfmodel"
-        return _say(f"error[U001]: {text}\n  help: {where} --help", EXIT_USAGE)
+            return _say(describe(), EXIT_USAGE)
+        from perfmodel.cli.wording import complaint
+
+        return _say(str(complaint(error)), EXIT_USAGE)
     if os.environ.get("PERFMODEL_DEBUG") == "1":
         traceback.print_exception(error)
     return _say(

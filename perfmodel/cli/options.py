@@ -14,10 +14,12 @@ import typer
 
 from perfmodel.cli import completion
 from perfmodel.errors import Problem, UsageError
+from perfmodel.specs.precisions import PRECISIONS
 
 if TYPE_CHECKING:
     from perfmodel.predict.beliefs import Beliefs
     from perfmodel.results import Result
+    from perfmodel.specs.loader import Tree
 
 
 class Format(StrEnum):
@@ -81,7 +83,7 @@ GlobalBatchOption = Annotated[
 ]
 SeqLenOption = Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 PrecisionOption = Annotated[
-    str | None, typer.Option("--precision", help="fp32, tf32, fp16, bf16, fp8 or fp4.")
+    str | None, typer.Option("--precision", help=f"Type of the matmuls: {', '.join(PRECISIONS)}.")
 ]
 LayoutOption = Annotated[str | None, typer.Option("--layout", help="auto, or tp=2,pp=4,sharding=zero1.")]
 BeliefsOption = Annotated[
@@ -155,21 +157,29 @@ def scalar(text: str) -> int | bool | str:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def parse_set(assignments: Sequence[str] | None) -> dict[str, Any]:
-    """`--set path=value` flags as a mapping from dotted path to value; the value is YAML."""
+def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[str, Tree]:
+    """`--set path=value` flags as a mapping from dotted path to value; the value is YAML, and tells its flag."""
     from perfmodel.specs.loader import parse_value
 
-    found: dict[str, Any] = {}
+    found: dict[str, Tree] = {}
     for text in assignments or ():
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise UsageError(
-                f'--set: cannot read "{text}"',
+                f'{flag}: cannot read "{text}"',
                 code="U012",
                 help='write --set path=value, such as --set "price={per_accelerator: 2 USD/h}"',
             )
-        found[path.strip()] = parse_value(value, f"--set {path.strip()}")
+        name = f"{flag} {path.strip()}"
+        found[path.strip()] = told_by(name, parse_value(value, name))
     return found
+
+
+def told_by(flag: str, value: Any) -> Tree:
+    """A value of a job whose problems name `flag`."""
+    from perfmodel.specs.loader import Mark, Source, graft
+
+    return graft(value, Mark(Source(flag)))
 
 
 def load_beliefs(path: Path | None) -> Beliefs | None:
@@ -184,11 +194,15 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     from perfmodel.results import fingerprint
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except (ValueError, RecursionError) as error:
-        found = [str(error)]
+    except UnicodeDecodeError:
+        found = ["not a text file"]
+    except RecursionError:
+        found = ["nested too deeply"]
+    except ValueError as error:
+        found = [f"not JSON: {error}"]
     else:
         result = data.get("result") if isinstance(data, dict) else None
         if isinstance(result, dict) and "beliefs" in result:

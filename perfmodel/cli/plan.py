@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfmodel.cli import completion
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
-from perfmodel.cli.options import JobFile, scalar
+from perfmodel.cli.options import JobFile, parse_set, scalar, told_by
 from perfmodel.cli.readings import quantity
-from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError
+from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError, gathered
 
 if TYPE_CHECKING:
     from perfmodel.decide.plan.runners import Progress, Runner
     from perfmodel.decide.plan.space import Bounds
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
+    from perfmodel.specs.loader import Tree
 
 
 class Objective(StrEnum):
@@ -92,9 +94,8 @@ def plan(
     # One catalogue for all jobs: what it has read once it need not read again.
     catalog = Catalog.default(tuple(flags.specs or ()))
 
-    def load(path: Path | None = job, extra: str | None = None, cluster: str | None = flags.cluster) -> Job:
-        assignments = [*(flags.set_ or ()), *([extra] if extra else ())]
-        return replace(flags, set_=assignments, cluster=cluster).job(path, catalog)
+    def load(path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> Job:
+        return flags.job(path, catalog, changed)
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
@@ -111,12 +112,17 @@ def plan(
     place = run.Place(_runner(workers, scheduler), workers if scheduler is None else 8, _progress(to.quiet))
     if jobs is not None:
         paths = _job_files(jobs)
-        named = {path.stem: load(path) for path in paths}
+        loaded = gathered([partial(load, path) for path in paths])
+        named = {path.stem: one for path, one in zip(paths, loaded, strict=True)}
         outcome = run.plan_fleet(named, request, known, accelerators, place)
     elif sweep is not None:
-        outcome = run.plan_sweep(sweep, lambda extra: load(job, extra), request, known, place, catalog)
+
+        def swept(extra: str | None) -> Job:
+            return load(job, parse_set([extra] if extra else (), "--sweep"))
+
+        outcome = run.plan_sweep(sweep, swept, request, known, place, catalog)
     else:
-        found = _on_clusters(load, clusters, catalog) if clusters else [load()]
+        found = _on_clusters(partial(load, job), clusters, catalog) if clusters else [load(job)]
         outcome = run.plan_job(found, request, known, place, catalog)
     to.emit(outcome.result)
     if outcome.interrupted:
@@ -164,11 +170,11 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
             raise UsageError(
                 "--clusters: nothing given", code="U023", help="write --clusters dgx-a100,dgx-h100, or all"
             )
-        return [load(cluster=name) for name in names]
+        return gathered([partial(load, {"cluster": told_by("--clusters", name)}) for name in names])
     found = []
     for name in catalog.names("clusters"):
         try:
-            found.append(load(cluster=name))
+            found.append(load({"cluster": told_by("--clusters", name)}))
         except SpecError:  # a precision, a K or a price that this cluster does not have
             continue
     if not found:

@@ -186,7 +186,9 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     states = (kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)
     sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     # Each copy of the shards sums up with the others.
-    across = links.time("all_reduce", message / ranks, copies, at.tp * ranks) if _any_above_one(copies) else zero
+    across = (
+        links.time("all_reduce", message / ranks, copies, at.tp * ranks) if _any_above_one(copies) else zero
+    )
     if np.any(states):
         scattered = links.time("reduce_scatter", message, ranks, at.tp)
         gathered = links.time("all_gather", trained * element, ranks, at.tp)

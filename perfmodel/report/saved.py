@@ -18,7 +18,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise SpecError(Problem(str(path), code="R003", message="too large for a saved result"))
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SpecError(
             Problem(str(path), code="R003", message=f"cannot read it: {error.strerror}")

@@ -6,13 +6,13 @@ before validation, so that every problem keeps the file and line where it stands
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from perfmodel.errors import Problem, SpecError, did_you_mean
+from perfmodel.errors import Problem, SpecError, did_you_mean, gathered
 from perfmodel.specs.checking import Path as Loc
 from perfmodel.specs.checking import build
 from perfmodel.specs.economy import Grid, Offer
@@ -61,16 +61,27 @@ class Catalog:
 
     @classmethod
     def default(cls, extra_dirs: Iterable[str | Path] = ()) -> Catalog:
-        """The shipped catalogue under `./hardware_specs`, PERFMODEL_SPECS and `extra_dirs`; the last named win."""
+        """The shipped catalogue under `./hardware_specs`, PERFMODEL_SPECS and `extra_dirs`; the last named win.
+
+        Everything in `extra_dirs` is read at once, so that all that is wrong there is told at once.
+        """
         extra = [Path(folder) for folder in extra_dirs]
-        for folder in extra:
-            if not folder.is_dir():
-                raise SpecError(
-                    Problem(
-                        code="S012", message=f"no folder {folder}", help="--specs names a folder of specs"
-                    )
-                )
-        return cls(spec_folders(extra), ZOO)
+        catalog = cls(spec_folders(extra), ZOO)
+        gathered([partial(catalog._check, folder) for folder in extra])
+        return catalog
+
+    def _check(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise SpecError(
+                Problem(code="S012", message=f"no folder {folder}", help="--specs names a folder of specs")
+            )
+        names: dict[str, Collection[str]] = {kind: files_by_name(kind, [folder], None) for kind in KINDS}
+        if not any(names.values()):
+            hint = f"specs are YAML files in folders named {', '.join(KINDS)}"
+            raise SpecError(Problem(str(folder), code="S012", message="no specs in this folder", help=hint))
+        if names.pop("grids"):  # many to a file
+            names["grids"] = self._grid_trees()
+        gathered([partial(self.get, kind, name) for kind, found in names.items() for name in found])
 
     # Finding files
 

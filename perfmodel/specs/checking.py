@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from perfmodel.errors import Problem, SpecError, closest, did_you_mean
 from perfmodel.specs.fields import FROM_FILE, ORIGIN_KEYS, Origin
 from perfmodel.specs.loader import Mark, Tree
+from perfmodel.specs.refusals import refusal
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -128,27 +128,7 @@ def _problem(model: type[BaseModel], tree: Tree, item: dict[str, Any], meant: st
         about = owner.model_fields[str(loc[-1])].description if str(loc[-1]) in owner.model_fields else None
         return (key_mark or node.mark).problem("S004", f'missing key "{loc[-1]}"{where}', about)
     mark = key_mark if loc and loc[-1] == "[key]" and key_mark is not None else inside.mark
-    shown = item.get("input")
-    if kind == "literal_error":
-        choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-        guess = did_you_mean(str(shown), choices)
-        return mark.problem(
-            "S011", f"{_quoted(shown)} is not a choice here{guess}", f"one of {', '.join(choices)}"
-        )
-    if kind == "string_type":
-        quoted = f'put it in quotes: "{shown}"' if isinstance(shown, (int, float)) else None
-        return mark.problem("S005", f"expected text, got {_found(shown)}", quoted)
-    wanted = {
-        "bool": "true or false",
-        "tuple": "a list",
-        "list": "a list",
-        "dict": "a mapping",
-        "int": "a whole number",
-    }
-    family = kind.partition("_")[0]
-    if family in wanted and kind.endswith(("_type", "_parsing")):
-        return mark.problem("S005", f"expected {wanted[family]}, got {_found(shown)}")
-    return mark.problem("S005", f"{item['msg'][:1].lower()}{item['msg'][1:]}")
+    return mark.problem("S011" if kind == "literal_error" else "S005", *refusal(item))
 
 
 def _ours(node: Tree, context: dict[str, Any]) -> Problem:
@@ -204,19 +184,3 @@ def _where(loc: Path) -> str:
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return f" in {text}" if text else ""
-
-
-def _quoted(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else _found(value)
-
-
-def _found(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -11,12 +11,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from perfmodel.errors import SpecError
 from perfmodel.specs.catalog import Catalog, Resolution
 from perfmodel.specs.checking import build
-from perfmodel.specs.fields import Count, Date, HourlyPrice, Number, Precision, Quantity, SpecModel, problem
+from perfmodel.specs.fields import Count, Date, HourlyPrice, Number, Quantity, SpecModel, problem
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.job import Regime
 from perfmodel.specs.jobs import locate
 from perfmodel.specs.layout import Layout, Recompute
 from perfmodel.specs.loader import Mark, Source, Tree, read_file
+from perfmodel.specs.precisions import Precision
 from perfmodel.specs.workload import Workload
 
 Positive = Annotated[float, Number(least=0, most=1e18, above=True)]

@@ -6,10 +6,10 @@ from typing import Literal
 
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.fields import Precision
 from perfmodel.specs.job import Framework, Job, JobFile, Regime
 from perfmodel.specs.layout import WHOLE_REPLICAS, Layout
 from perfmodel.specs.loader import Tree
+from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
 from perfmodel.specs.workload import TRANSFORMER_KINDS

@@ -23,10 +23,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
+from perfmodel.specs.refusals import refusal
 from perfmodel.units import EXAMPLES, UnitError, format_quantity, parse, pattern
 
 Confidence = Literal["datasheet", "measured", "calibrated", "assumed"]
-Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"]
 
 # Validation context of the loader: text written by a person, where a bare number for a dimensional field is an
 # error. Python code that builds a model gives SI floats.
@@ -291,4 +291,4 @@ def _origin(value: Mapping[Any, Any]) -> Origin:
     try:
         return Origin.model_validate({key: item for key, item in value.items() if key != "value"})
     except ValidationError as error:
-        raise problem("S005", f"cannot read the origin of a value: {error.errors()[0]['msg']}") from None
+        raise problem("S005", f"cannot read the origin of a value: {refusal(error.errors()[0])[0]}") from None

@@ -11,11 +11,11 @@ from perfmodel.specs.fields import (
     CountOrZero,
     Efficiency,
     Number,
-    Precision,
     Quantity,
     Record,
     SpecModel,
 )
+from perfmodel.specs.precisions import Precision
 
 Rate = Annotated[float, Quantity("FLOP/s", least="1 GFLOP/s", most="1 EFLOP/s")]
 Bandwidth = Annotated[float, Quantity("B/s", least="1 MB/s", most="50 TB/s")]

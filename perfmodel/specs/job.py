@@ -15,7 +15,6 @@ from perfmodel.specs.fields import (
     Fraction,
     Interval,
     Number,
-    Precision,
     Quantity,
     SpecModel,
     TimeBetweenFailures,
@@ -23,6 +22,7 @@ from perfmodel.specs.fields import (
 from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.loader import Mark, Source, Tree
+from perfmodel.specs.precisions import Precision
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]

@@ -76,7 +76,8 @@ class Layout(SpecModel):
         "with sync_every) ddp.",
     )
     shard_group: Degree | None = Field(
-        None, description="Replicas that share one sharded copy, when not all: those of a node (hsdp, or zero1 in a node)."
+        None,
+        description="Replicas that share one sharded copy, when not all: those of a node (hsdp, or zero1 in a node).",
     )
     recompute: Recompute = Field(
         "none",

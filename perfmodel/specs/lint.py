@@ -15,7 +15,7 @@ from perfmodel.specs.checking import build
 from perfmodel.specs.claims import claim_from_tree
 from perfmodel.specs.economy import Offer
 from perfmodel.specs.fields import Record
-from perfmodel.specs.folders import SUFFIXES
+from perfmodel.specs.folders import SUFFIXES, ZOO, spec_folders
 from perfmodel.specs.hardware import Accelerator, Node
 from perfmodel.specs.jobs import job_from_tree
 from perfmodel.specs.loader import Mark, Source, Tree, read_file
@@ -75,9 +75,8 @@ def lint(path: Path, *, today: datetime.date) -> LintReport:
     else:
         files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
         folders = [path.parent] if path.name in KINDS else [path]
-    catalog = Catalog.default(
-        [folder for folder in folders if any((folder / kind).is_dir() for kind in KINDS)]
-    )
+    holding = [folder for folder in folders if any((folder / kind).is_dir() for kind in KINDS)]
+    catalog = Catalog(spec_folders(holding), ZOO)  # nothing is read before its turn to be checked
     found = [problem for file in files for problem in _check(file, path, catalog, today)]
     order = sorted(
         dict.fromkeys(found), key=lambda item: (item.file or "", item.line or 0, item.column or 0, item.code)

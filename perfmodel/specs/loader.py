@@ -141,8 +141,14 @@ def read_file(path: Path, shown: str | None = None) -> Tree:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise SpecError(Problem(name, line, code="S012", message="the file is not UTF-8 text")) from None
+        raise SpecError(_not_text(name, line)) from None
+    if "\0" in text:  # UTF-16 without a mark at its start
+        raise SpecError(_not_text(name, text[: text.index("\0")].count("\n") + 1))
     return parse_text(text, name)
+
+
+def _not_text(name: str, line: int) -> Problem:
+    return Problem(name, line, code="S012", message="the file is not UTF-8 text", help="save it as UTF-8")
 
 
 def parse_text(text: str, name: str) -> Tree:

@@ -113,9 +113,13 @@ def load_policies(path: str | Path, *, extra_dirs: Iterable[str | Path] = ()) ->
     path = Path(path)
     tree = _long_forms(read_file(path))
     spec = build(PolicyFile, tree)
-    folders = [*(path.parent / folder for folder in spec.specs), *extra_dirs]
-    catalog = Catalog.default(folders)
-    problems: list[Problem] = []
+    folders = [path.parent / folder for folder in spec.specs]
+    problems = [
+        tree.mark_at(f"specs.{at}").problem("S012", f"no folder {folder}", "it starts at this file's folder")
+        for at, folder in enumerate(folders)
+        if not folder.is_dir()
+    ]
+    catalog = Catalog.default([*filter(Path.is_dir, folders), *extra_dirs])
     jobs: dict[str, Job] = {}
     entries = tree.value["jobs"].value
     for name, entry in entries.items():
@@ -175,8 +179,9 @@ def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job:
     file = entry.get("file")
     if file is None:
         return job_from_tree(entry, folder, catalog, {}, default_name=name)
-    spec = build(JobEntry, entry)
-    return _from_file(name, file, folder, catalog, spec.set)
+    build(JobEntry, entry)
+    changes = entry.get("set")
+    return _from_file(name, file, folder, catalog, {} if changes is None else changes.value)
 
 
 def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]) -> Job:

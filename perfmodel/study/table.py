@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.errors import Problem, SpecError, closest
+from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma, told_once
 from perfmodel.models.laws import Array
 
 PARTS = ("compute_s", "communication_s", "idle_s", "io_s")
@@ -34,13 +34,13 @@ LABELS = ("repeat",)  # names a run; any text will do
 KNOWN = ("k", "time_s", *PARTS, *OPTIONAL, *LABELS)
 
 MAX_K = 10_000_000
+_LONGEST_LOOK = 64  # for the zero bytes of UTF-16, which spreadsheets call Unicode
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {
     "k": ("workers", "gpus", "nodes", "n", "p", "ranks", "world_size", "accelerators", "n_workers"),
     "time_s": ("time", "t", "seconds", "elapsed", "duration", "wall_s", "runtime", "step_time", "step_s"),
 }
 _SPELLED = {word: column for column, words in _ALSO_CALLED.items() for word in words}
-_SHOWN_PROBLEMS = 50
 _HELP = "columns: k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional " + ", ".join(
     (*LABELS, *OPTIONAL)
 )
@@ -117,19 +117,19 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b"\0" in raw[:_LONGEST_LOOK]:
+        raise SpecError(Problem(name, 1, 1, "T009", "not UTF-8 text", None, "save it as UTF-8"))
     header, body_start = _read_header(raw, name)
     problems = _header_problems(header, name)
     wanted = tuple(dict.fromkeys(n for n in header.names if n in KNOWN and n not in LABELS))
     values = None if problems else _quick(raw[body_start:], header, wanted)
+    if problems and len(header.names) == 1:  # cut at other signs than commas: so is every row
+        raise SpecError(problems)
     if values is None or _faults(values):
         values, more = _slow(raw, header, wanted, name)
         problems += more
     if problems:
-        hidden = len(problems) - _SHOWN_PROBLEMS
-        if hidden > 0:
-            last = Problem(name, code="T000", message=f"and {hidden} more problems in this file")
-            problems = [*problems[:_SHOWN_PROBLEMS], last]
-        raise SpecError(problems)
+        raise SpecError(told_once(problems))
     return _timings(values, header, name, raw)
 
 
@@ -321,13 +321,16 @@ def _slow(
             line = line_bytes.decode("utf-8")
         except UnicodeDecodeError as error:
             shown = line_bytes.decode("utf-8", errors="replace")
-            problems.append(Problem(name, number, error.start + 1, "T009", "not UTF-8 text", shown))
+            problems.append(
+                Problem(name, number, error.start + 1, "T009", "not UTF-8 text", shown, "save it as UTF-8")
+            )
             continue
         cells = _cells(line)
         if len(cells) != len(header.names):
             at = cells[len(header.names)][0] if len(cells) > len(header.names) else len(line) + 1
             message = f"{len(cells)} cells, but the header names {len(header.names)}"
-            problems.append(Problem(name, number, at, "T008", message, line))
+            hint = COMMA_HELP if len(cells) > len(header.names) else None
+            problems.append(Problem(name, number, at, "T008", message, line, hint))
             continue
         total = 0.0
         before = len(problems)
@@ -357,6 +360,8 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
     try:
         value = float(text) if "_" not in text else float("no digits groups in a table")
     except ValueError:
+        if has_comma(text):
+            return np.nan, ("T004", "a comma in the number", COMMA_HELP)
         return np.nan, (
             "T004",
             f'not a number: "{text}"',
@@ -385,10 +390,12 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
 
 
 def _cells(line: str) -> list[tuple[int, str]]:
-    """Cells of one line with the column (from 1) at which each starts; quotes as in RFC 4180.
+    """Cells of one line with the column (from 1) at which each starts; quotes as in RFC 4180, kept where left open.
 
     >>> _cells('1,"a ""b"", c",3')
     [(1, '1'), (3, 'a "b", c'), (16, '3')]
+    >>> _cells('1,"2')
+    [(1, '1'), (3, '"2')]
     """
     if '"' not in line:
         found = []
@@ -410,7 +417,7 @@ def _cells(line: str) -> list[tuple[int, str]]:
             else:
                 text += char
         elif char == ",":
-            found.append((start + 1, text))
+            found.append((start + 1, '"' * quoted + text))
             text, start = "", i + 1
         elif char == '"' and not text.strip():
             text, quoted = "", True

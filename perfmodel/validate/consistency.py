@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.validate.tables import Row
 
 BATCHLESS = "{} (no batch)"
+TIMING = ("step_s", "spread_s", "repeats")
 ROUNDED = 0.01  # of a batch: means of uneven micro-batches are stated in few digits
 
 
@@ -53,6 +54,21 @@ def repeated(points: Sequence[Row]) -> list[tuple[Row, str]]:
         if before is not point:
             found.append((point, f"the same in every cell as line {before.line}"))
     return found
+
+
+def measured_again(points: Sequence[Row]) -> list[str]:
+    """Points that differ from an earlier line in their timing alone, in words: `variant` numbers those that are meant."""
+    first: dict[tuple[tuple[str, str], ...], Row] = {}
+    again = []
+    for point in points:
+        configuration = tuple(item for item in point.text.items() if item[0] not in TIMING)
+        if first.setdefault(configuration, point) is not point:
+            again.append(point)
+    if not again:
+        return []
+    times = "a point" if len(again) == 1 else f"the first of {len(again)} points"
+    told = f"{again[0].place}: {times} that differs from an earlier line in its timing alone"
+    return [f"{told}: scored as another measurement; number such lines in `variant`"]
 
 
 def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str | None:

@@ -11,9 +11,11 @@ from typing import Any, get_args
 import numpy as np
 
 from perfmodel.calibrate.readers.sweeps import OPS, absurd
-from perfmodel.errors import Problem, SpecError, did_you_mean
+from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
 from perfmodel.predict.layouts import SHARDING_CODES
 from perfmodel.specs.layout import Recompute, RecomputeWord
+from perfmodel.specs.precisions import PRECISIONS
+from perfmodel.specs.refusals import refusal
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
@@ -31,7 +33,6 @@ POINT_COLUMNS = (
 SWEEP_COLUMNS = ("sweep", "op", "ranks", "nodes", "bytes", "time_s")
 TRUTHS = {"1": True, "true": True, "True": True, "0": False, "false": False, "False": False}
 GRADES = ("A", "B", "C")
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "fp64", "int8")
 STATED_BATCH = re.compile(r"source batch per accelerator ([-+.\d][^\s;]*)")
 MOST_POINTS = 2000  # of a family: they are weighed together, in a matrix of as many rows and columns
 PARAMS_APART = 3.0  # factor: tied and adaptive embeddings, adapters and rounding make less
@@ -47,6 +48,7 @@ TABLES = {
     "sources.csv": ("source", "address"),
 }
 MAY_LACK = ("collectives.csv", "sources.csv")
+_FORM_HELP = "see the form in validation/measured/README.md"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Corpus:
 
 def read_corpus(folder: Path) -> Corpus:
     """Read a folder; every malformed cell is reported at once, with file, line and column."""
+    if not folder.is_dir():
+        raise SpecError(Problem(code="D001", message=f"no folder {folder}", help=_FORM_HELP))
     problems: list[Problem] = []
     tables: dict[str, Table] = {}
     for name, columns in TABLES.items():
@@ -72,8 +76,7 @@ def read_corpus(folder: Path) -> Corpus:
             continue
         tables[name] = Table()
         if name not in MAY_LACK:
-            hint = "see the form in validation/measured/README.md"
-            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help=hint))
+            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help=_FORM_HELP))
     workloads: dict[str, Workload] = {}
     for row in stated_once(tables["workloads.csv"].rows, "workload", problems):
         built = _workload(row, problems)
@@ -95,7 +98,7 @@ def read_corpus(folder: Path) -> Corpus:
     for row in tables["collectives.csv"].rows:
         _check_sweep(row, problems)
     if problems:
-        raise SpecError(problems)
+        raise SpecError(told_once(problems))
     return Corpus(families, tuple(points), workloads, tables["collectives.csv"].rows, reasons, unsourced)
 
 
@@ -112,10 +115,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             if cell in TRUTHS:
                 data[column] = TRUTHS[cell]
             else:
-                message = f'{column} is "{cell}": neither 1 nor 0'
-                problems.append(
-                    row.problem("D004", message, "leave a cell blank when nobody says", at=column)
-                )
+                problems.append(row.not_a_number(column, "neither 1 nor 0"))
         elif "str" in annotation or "Literal" in annotation:
             data[column] = cell
         else:
@@ -126,16 +126,13 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             if np.isfinite(number):
                 data[column] = int(number) if number == int(number) else number
             else:
-                message = f'{column} is "{cell}": not a number'
-                problems.append(
-                    row.problem("D004", message, "leave a cell blank when nobody says", at=column)
-                )
+                problems.append(row.not_a_number(column, "not a number"))
     try:
         return Workload.model_validate(data)
     except ValidationError as error:
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"]) or "workload"
-            message = f"{row.text['workload']}: {field}: {item['msg']}"
+            message = f"{row.text['workload']}: {field}: {refusal(item)[0]}"
             problems.append(row.problem("D005", message, at=field))
         return None
 

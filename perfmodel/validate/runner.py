@@ -16,6 +16,7 @@ from perfmodel.results import Result, fingerprint
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Framework
 from perfmodel.validate import baselines
+from perfmodel.validate.consistency import measured_again
 from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
@@ -86,6 +87,7 @@ def validate(
     result["notes"] = [
         *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),
+        *measured_again(resolved.points),
         *_ratios(resolved.batchless, scored_families),
         *_unknown_words(corpus),
         *_no_source(corpus),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.errors import Problem
+from perfmodel.errors import COMMA_HELP, Problem, has_comma
 
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
@@ -64,7 +64,16 @@ class Row:
         """What is wrong with this record, at the cell of the column `at`, by name or by number from 0."""
         index = at if isinstance(at, int) else self.header.index(at) if at in self.header else 0
         below, column = cell_place(self.written, index)
-        return Problem(self.file, self.line + below, column, code, message, help=hint)
+        shown = self.written.splitlines()[below]
+        return Problem(self.file, self.line + below, column, code, message, shown, hint)
+
+    def not_a_number(self, column: str, wrong: str) -> Problem:
+        """What is wrong with a cell that should hold a number."""
+        cell = self.text[column]
+        if has_comma(cell):
+            return self.problem("D004", f"{column} has a comma in its number", COMMA_HELP, at=column)
+        message = f'{column} is "{cell}": {wrong}'
+        return self.problem("D004", message, "leave a cell blank when nobody says", at=column)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        problems.append(_unreadable(path, line, f"not readable as CSV: {error}", "save it as UTF-8"))
+        problems.append(_unreadable(path, line, "not UTF-8 text", "save it as UTF-8"))
         return Table()
     lines = _Lines(text)
     reader = csv.reader(lines, strict=True)
@@ -110,9 +119,12 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
     # A spreadsheet ends every row in as many commas; one row with more has a comma within a cell.
     lengths = {_width(header) + len(cells) for cells in beyond}
     allowed = len(header) if len(lengths) > 1 else max(lengths, default=0)
-    for row, cells in zip(rows, beyond, strict=True):
-        _check_width(row, cells, allowed, problems)
-    return Table(tuple(replace(row, number=_numbers(row, problems)) for row in rows), is_whole)
+    # The cells of a row that is too wide stand under other columns' names: nothing more is said of them.
+    fitting = [row for row, cells in zip(rows, beyond, strict=True) if _fits(row, cells, allowed, problems)]
+    return Table(
+        tuple(replace(row, number=_numbers(row, problems)) for row in fitting),
+        is_whole and len(fitting) == len(rows),
+    )
 
 
 def _width(header: Sequence[str]) -> int:
@@ -120,15 +132,16 @@ def _width(header: Sequence[str]) -> int:
     return max((at for at, name in enumerate(header, 1) if name.strip()), default=0)
 
 
-def _check_width(row: Row, beyond: Sequence[str], allowed: int, problems: list[Problem]) -> None:
-    """A row whose cells beyond the named columns hold something, or are more than `allowed`."""
+def _fits(row: Row, beyond: Sequence[str], allowed: int, problems: list[Problem]) -> bool:
+    """Whether the cells beyond the named columns hold nothing and are no more than `allowed`."""
     width = _width(row.header)
     filled = next((at for at, cell in enumerate(beyond, width) if cell), None)
     if filled is None and width + len(beyond) <= allowed:
-        return
+        return True
     message = f"more cells than the {width} columns of the header"
     hint = "put a cell that holds a comma in quotes; decimals are written with a point"
     problems.append(row.problem("D003", message, hint, at=max(width, allowed) if filled is None else filled))
+    return False
 
 
 class _Lines:
@@ -179,6 +192,8 @@ def cell_place(record: str, index: int) -> tuple[int, int]:
 
 
 def _header_fault(header: Sequence[str], required: Sequence[str]) -> str | None:
+    if not header:
+        return "the file is empty"
     if len(header) == 1 and any(sign in header[0] for sign in ";\t"):
         return "one column only: the cells must be separated by commas"
     missing = [column for column in required if column not in header]
@@ -208,8 +223,7 @@ def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
             wrong = f"not a positive {'whole ' * whole}number"
             if value > most or 0.0 < value < least == 1.0:
                 wrong = f"more than {most:g}" if value > most else "less than 1"
-            message = f'{column} is "{cell}": {wrong}'
-            problems.append(row.problem("D004", message, "leave a cell blank when nobody says", at=column))
+            problems.append(row.not_a_number(column, wrong))
             value = np.nan  # compares with nothing, so that no other fault follows from it
         found[column] = value
     return found

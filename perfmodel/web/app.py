@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from perfmodel.specs.refusals import refusal
 from perfmodel.web.guards import App, Guard, Limits, error_body
 from perfmodel.web.openapi import document
 from perfmodel.web.requests import Pair, Upload, UploadError, WhatIf, read_timings
@@ -152,8 +153,8 @@ async def _read(request: Request, model: type[Model]) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         problems = [
-            {"field": ".".join(str(part) for part in item["loc"])[:200], "message": item["msg"][:300]}
-            for item in error.errors(include_url=False, include_context=False, include_input=False)[:20]
+            {"field": ".".join(str(part) for part in item["loc"])[:200], "message": refusal(item)[0][:300]}
+            for item in error.errors(include_url=False, include_input=False)[:20]
         ]
         raise RefusalError(422, "bad_request", "the request cannot be understood", problems) from None
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from perfmodel.errors import SpecError
 from perfmodel.specs.layout import Recompute
+from perfmodel.specs.precisions import Precision
 from perfmodel.units import format_quantity
 
 MOST_K = 40
@@ -25,7 +26,6 @@ SHORTEST_STEP_S = 1e-6  # one kernel takes longer to launch
 SHORTEST_LATENCY_S = 1e-9  # light travels a foot
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", examples=["llama3-8b"])]
 Degree = Annotated[int, Field(ge=1, le=4096)]
-Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 
 

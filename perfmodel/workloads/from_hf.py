@@ -83,7 +83,7 @@ def read_config(path: str | Path, *, name: str | None = None, seq_len: int | Non
     """Read a config file; refuse one that is no JSON, of an unknown family, or incomplete."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise SpecError(Problem(str(path), code="W100", message=f"cannot be read: {reason}")) from error

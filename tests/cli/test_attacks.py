@@ -70,6 +70,11 @@ def test_garbage_beliefs(text, folder, capsys):
     assert "holds no beliefs" in refused(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json")
 
 
+def test_a_mark_that_windows_puts_before_a_file_is_no_fault_of_beliefs(folder, capsys):
+    (folder / "beliefs.json").write_text(json.dumps(calibrated()), encoding="utf-8-sig")
+    answered(capsys, "predict", "job.yaml", "--beliefs", "beliefs.json", "--format", "json")
+
+
 NAN = float("nan")
 
 

@@ -76,6 +76,21 @@ def test_a_person_reads_verdict_evidence_and_questions(capsys: pytest.CaptureFix
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+def test_claimed_and_expected_efficiency_stand_side_by_side_on_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(
+        ["audit", str(CLAIMS.parents[1] / "examples" / "vendor-slide.yaml")]
+    )  # no batch, so no step time can be expected
+    table = capsys.readouterr().out.partition("Claimed and expected\n")[2].splitlines()
+    assert table[0].split()[-2:] == ["claimed", "expected"]
+    assert table[1].split()[-2:] == ["E", "E"]
+    claimed, expected = map(float, table[6].split()[-2:])
+    assert claimed == pytest.approx(0.980)
+    assert 0.6 < expected < 0.9
+
+
 def test_markdown_html_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, plot, text = tmp_path / "a.html", tmp_path / "a.svg", tmp_path / "a.md"
     assert run("trick-weak-baseline", "--report", str(page), "--plot", str(plot), "-o", str(text)) == 1

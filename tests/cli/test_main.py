@@ -94,6 +94,28 @@ def test_bad_usage_exits_2_on_stderr(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--seed", "-1"], "--seed: must be at least 0, got -1"),
+        (["--seed", "x"], '--seed: expected a whole number, got "x"'),
+        (["--seed", ""], '--seed: expected a whole number, got ""'),
+        (["--seed", "9" * 5000], f'--seed: expected a whole number, got "{"9" * 40}..."'),
+        (["--threshold", "nan"], "--threshold: expected a number, got nan"),
+        (["--threshold", "1e400"], "--threshold: must be at most 0.99, got 1e400"),
+        (
+            ["--format", "jsn"],
+            '--format: "jsn" is not a choice here; did you mean "json"?\n  help: one of table, json, csv, md',
+        ),
+    ],
+)
+def test_a_bad_value_is_told_in_our_words(
+    flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "-w", "llama3-8b", "-c", "dgx-h100", *flags]) == 2
+    assert capsys.readouterr().err.startswith(f"error[U001]: {told}\n")
+
+
 def raising(error: BaseException) -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
 

@@ -73,7 +73,8 @@ def test_layouts() -> None:
 
 
 def test_set() -> None:
-    assert parse_set(["price={per_accelerator: 2 USD/h}", "k=[1, 2]", "name=", "a.b=x=y"]) == {
+    found = parse_set(["price={per_accelerator: 2 USD/h}", "k=[1, 2]", "name=", "a.b=x=y"])
+    assert {path: value.plain() for path, value in found.items()} == {
         "price": {"per_accelerator": "2 USD/h"}, "k": [1, 2], "name": "", "a.b": "x=y",
     }  # fmt: skip
     with pytest.raises(UsageError):

@@ -90,9 +90,13 @@ def test_no_layout_that_fits_exits_1(plan: Any) -> None:
         (("--sweep", "nonsense"), "--sweep"),
         (("--bounds", "max_tq=3"), "--bounds"),
         (("--jobs", "no-such-folder"), "--jobs: no folder"),
-        (("--clusters", "dgx-h1000"), "dgx-h1000"),
+        (("--clusters", "dgx-h1000"), '--clusters: error[S008]: no cluster named "dgx-h1000"'),
+        (("--clusters", "dgx-h1000,dgx-h100,dgx-b9"), '--clusters: error[S008]: no cluster named "dgx-b9"'),
+        (("--set", "precision=bf17"), '--set precision: error[S011]: "bf17"'),
+        (("--precision", "bf17"), '--precision: error[S011]: "bf17"'),
         (("--objective", "fun"), "objective"),
-        (("--sweep", "cluster.scale_out.bandwith=1..2 GB/s:2"), "bandwith"),
+        (("--sweep", "cluster.scale_out.bandwith=1..2 GB/s:2"), "--sweep cluster.scale_out.bandwith: error"),
+        (("--sweep", "cluster.scale_out.bandwidth=1..1e400 GB/s:2"), "--sweep: 2 points from 1 to inf"),
     ],
 )
 def test_bad_usage_exits_2_and_names_the_flag(plan: Any, arguments: tuple[str, ...], message: str) -> None:
@@ -101,6 +105,14 @@ def test_bad_usage_exits_2_and_names_the_flag(plan: Any, arguments: tuple[str, .
     assert out == ""
     assert message in err
     assert "Traceback" not in err
+
+
+def test_all_bad_jobs_of_a_fleet_are_told_at_once(plan: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text("workload: llama3-8b\ncluster: dgx-h100\nk: 0\n")
+    code, _, err = plan("--jobs", str(tmp_path), "--accelerators", "72")
+    assert code == 2
+    assert [name for name in ("a", "b") if f"{name}.yaml:3:4: error" in err] == ["a", "b"]
 
 
 def test_clusters_are_compared(plan: Any) -> None:

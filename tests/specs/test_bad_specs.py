@@ -69,7 +69,7 @@ CASES = {
     "duplicate key": Bad("accelerators", ("source: test", "memory: 90 GB"), 5, 1, "S002", 'key "memory" is given twice'),
     "duplicate key in a flow mapping": Bad("accelerators", ("{bf16: 900 TFLOP/s}", "{bf16: 900 TFLOP/s, bf16: 1 TFLOP/s}"), 4, 27, "S002", 'key "bf16" is given twice'),
     "unknown precision": Bad("accelerators", ("bf16: 900", "bf61: 900"), 4, 8, "S011", 'did you mean "bf16"?'),
-    "empty peak": Bad("accelerators", ("{bf16: 900 TFLOP/s}", "{}"), 4, 7, "S005", "dictionary should have at least 1 item"),
+    "empty peak": Bad("accelerators", ("{bf16: 900 TFLOP/s}", "{}"), 4, 7, "S005", "must not be empty"),
     "unknown key beside a value": Bad("accelerators", ("80 GB", "{value: 80 GB, sorce: me}"), 2, 24, "S003", 'unknown key "sorce" beside "value"; did you mean "source"?'),
     "unknown nested key": Bad("clusters", ("source: test", "topology: {kind: rail, leafs: 3}"), 3, 24, "S003", 'unknown key "leafs" in topology'),
     "price without a price": Bad("prices", ("on_demand: 20 USD/h\n", ""), 1, 1, "S004", "no price given"),

@@ -147,6 +147,22 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         Catalog.default([tmp_path / "nowhere"])
 
 
+def test_all_that_is_wrong_in_a_users_folder_is_told_at_once(tmp_path: Path) -> None:
+    for name, text in (("links/odd", "latency: fast\nbandwidth: 5 GB/s\n"), ("nodes/empty", "")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(SpecError) as caught:
+        Catalog.default([tmp_path])
+    assert [Path(str(problem.file)).name for problem in caught.value.problems] == ["odd.yaml", "empty.yaml"]
+
+
+def test_a_users_folder_without_specs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lonely.yaml").write_text("latency: 2 us\nbandwidth: 5 GB/s\n")
+    with pytest.raises(SpecError, match="no specs in this folder") as caught:
+        Catalog.default([tmp_path])
+    assert "links" in str(caught.value.problems[0].help)
+
+
 def test_offers_by_accelerator(catalog: Catalog) -> None:
     offers = catalog.offers("h100-sxm5-80gb")
     assert {offer.accelerator for offer in offers} == {"h100-sxm5-80gb"}

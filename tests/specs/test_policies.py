@@ -64,6 +64,20 @@ def test_problems_of_all_jobs_at_once(tmp_path: Path) -> None:
     assert [problem.code for problem in caught.value.problems] == ["S012", "S007", "S005", "S008"]
 
 
+def test_a_changed_value_is_blamed_at_its_line(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, "jobs:\n  a:\n    file: job.yaml\n    set: {precision: bf17}\npolicies: [knee >= 8]\n"
+    )
+    with pytest.raises(SpecError, match=r':4:22: error\[S011\]: "bf17" is not a choice here'):
+        load_policies(path)
+
+
+def test_a_folder_of_specs_that_is_not_there_is_named_at_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "jobs: [job.yaml]\npolicies: [knee >= 8]\nspecs: [mine]\n")
+    with pytest.raises(SpecError, match=r":3:9: error\[S012\]: no folder"):
+        load_policies(path)
+
+
 def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="same name"):
         load_policies(write(tmp_path, "jobs: [job.yaml, sub/job.yaml]\n"))

@@ -132,9 +132,33 @@ def test_header_mistakes_do_not_hide_those_in_the_rows():
 
 
 def test_a_flood_of_mistakes_is_cut_and_counted():
-    found = refused("k,time_s\n" + "1,x\n" * 500)
+    found = refused("k,time_s\n" + "".join(f"1,x{number}\n" for number in range(500)))
     assert len(found) == 51
-    assert found[-1][3] == "and 450 more problems in this file"
+    assert found[-1][3] == "and 450 more problems"
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (
+            'k,time_s\n1,"10,5"\n2,"5,6"\n',
+            (2, 3, "T004", "time_s: a comma in the number (2 rows: lines 2, 3)"),
+        ),
+        ("k,time_s\n1,10,5\n2,5,6\n", (2, 6, "T008", "3 cells, but the header names 2 (2 rows: lines 2, 3)")),
+        ("k;time_s\n1;10,5\n", (1, 1, "T002", "one column only: the cells must be separated by commas")),
+    ],
+)
+def test_decimal_commas_are_told_once(table, told):
+    assert refused(table) == [told]
+
+
+def test_a_quote_that_is_left_open_is_refused():
+    assert refused('k,time_s\n1,"10\n2,5\n') == [(2, 3, "T004", 'time_s: not a number: ""10"')]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_the_unicode_of_spreadsheets_is_named(encoding):
+    assert refused("k,time_s\n1,10\n".encode(encoding)) == [(1, 1, "T009", "not UTF-8 text")]
 
 
 def test_missing_file_is_named(tmp_path):

@@ -96,6 +96,31 @@ def test_a_decimal_comma_is_refused_though_the_cell_beyond_the_header_is_blank(f
     assert folder.faults() == ["points.csv:6 more cells than the 21 columns of the header"]
 
 
+def test_decimal_commas_are_told_once_a_column(folder: Folder) -> None:
+    points = folder.texts["points"].replace(",0.06", ',"0,06').replace(",,,steady", '",,,steady')
+    folder.texts["points"] = points.replace('0.055"', "0.055").replace('.2"', ".2")
+    assert folder.faults() == ["points.csv:3 step_s has a comma in its number (3 rows: lines 3, 4, 5)"]
+
+
+def test_a_folder_that_is_not_there_is_told_once(folder: Folder) -> None:
+    with pytest.raises(SpecError, match="no folder") as caught:
+        read_corpus(folder.path)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_configuration_with_two_timings_is_scored_and_noted_unless_variants_number_them(
+    folder: Folder,
+) -> None:
+    again = "text,16,2,16,1,1,1,,,4,8,512,4096,none,{},6.9,,,steady,A,\n"
+    folder.texts["points"] = POINTS + again.format("")
+    result = folder.result("datasheet")
+    assert result["modes"]["datasheet"]["points"] == 8
+    (note,) = result["notes"]
+    assert note.startswith("points.csv:9: a point that differs from an earlier line in its timing alone")
+    folder.texts["points"] = POINTS + again.format("2")
+    assert folder.result("datasheet")["notes"] == []
+
+
 def test_commas_that_end_every_row_are_a_spreadsheets(folder: Folder) -> None:
     with_header = folder.texts["points"].replace("\n", ",,\n")
     head, _, rows = folder.texts["points"].partition("\n")

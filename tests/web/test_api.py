@@ -77,6 +77,11 @@ def test_bad_timings_are_answered_line_by_line(client):
     assert problem["problems"][0]["message"].startswith("line 2")
 
 
+def test_a_value_beyond_its_limits_is_told_in_our_words(client):
+    problem = error_of(client.post("/api/predict", JOB | {"seed": -1, "precision": "bf17"}))
+    assert [item["message"] for item in problem["problems"]] == ["not a choice here", "must be at least 0"]
+
+
 def test_timings_beyond_the_peak_are_refused(client):
     response = client.post("/api/predict", JOB | {"timings": [{"k": 8, "time_s": 1e-5}]})
     assert response.status_code == 422

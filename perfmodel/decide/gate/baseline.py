@@ -141,7 +141,7 @@ def _problem(file: str, message: str, line: int | None = None, column: int | Non
 def read(path: Path) -> Lock | None:
     """The lock beside a policy file, or None where there is none yet."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -55,7 +55,7 @@ def parse_sweep(text: str) -> Sweep:
     except ValueError:
         raise UsageError(f'--sweep: cannot read "{text}"', code="U021", help=example) from None
     count = int(match["count"])
-    if not 2 <= count <= MOST_POINTS or first == last:
+    if not 2 <= count <= MOST_POINTS or first == last or not math.isfinite(last - first):
         raise UsageError(
             f"--sweep: {count} points from {first:g} to {last:g}",
             code="U021",

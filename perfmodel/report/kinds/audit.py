@@ -63,7 +63,13 @@ def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]
 
 def _points(result: Mapping[str, Any]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
-    rows = [row for row in result.get("points") or () if isinstance(row, Mapping)]
+    ladder = [row for row in result.get("ladder") or () if isinstance(row, Mapping)]
+    expected = {str(row.get("k")): row.get("efficiency") for row in ladder}
+    rows = [
+        {**row, "expected_efficiency": expected.get(str(row.get("k"))) if row.get("efficiency") else None}
+        for row in result.get("points") or ()
+        if isinstance(row, Mapping)
+    ]
     if not rows:
         return []
     columns = [
@@ -75,6 +81,7 @@ def _points(result: Mapping[str, Any]) -> list[Table]:
         Column("high", "s", 1, "high_s", "predicted_s"),
         Column("claimed S", "", 1, "speedup"),
         Column("claimed E", "", 0, "efficiency"),
+        Column("expected E", "", 0, "expected_efficiency"),
     ]
     cells = [[row.get(column.key) for column in columns] for row in rows]
     return [Table("Claimed and expected", columns, cells, note="low and high: 90 % band", role="curve")]
