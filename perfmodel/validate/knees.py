@@ -23,8 +23,7 @@ Array = NDArray[np.float64]
 
 EVEN = 0.5
 GRID = tuple(round(0.50 - 0.01 * step, 2) for step in range(41))  # odds that are tried: even to one in ten
-# Of the straight families: below the 5 % that are allowed, because the choice is carried to others.
-ALARMS = 0.04
+ALARMS = 0.05  # of the straight families
 
 
 @dataclass(frozen=True)
