@@ -49,6 +49,7 @@ INNER_TRAFFIC = 5.2
 UNCOUNTED_INTENSITY = 40.0
 # Tokens that a masked language model projects on its vocabulary (BERT: 80 of 512, 20 of 128).
 MASKED_SHARE = 0.156
+ROUNDED = 0.05  # of the parameters: what stated counts may differ by and mean the same
 WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
 # Kernel launches of a forward pass where nobody counted them.
 TYPICAL_KERNELS = {"recommendation": 40.0}
@@ -324,11 +325,12 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
     routed = table["slot_split"] == Split.EXPERT
     expert_params = float(weights[routed].sum())
+    inside = float(weights[table["slot_last"] == 0].sum())  # of the layers, experts included
     embedding = vocab * hidden * (1.0 if w.tied_embeddings else 2.0)
-    params = _number(w.params, float(weights[table["slot_last"] == 0].sum()) + embedding)
-    block_params = max(
-        float(weights[(table["slot_last"] == 0) & ~routed].sum()), params - expert_params - embedding
-    )
+    params = _number(w.params, inside + embedding)
+    if params < (1.0 - ROUNDED) * (inside + embedding):
+        embedding = max(params - inside, 0.0)  # rare words have narrow vectors (an adaptive embedding)
+    block_params = max(inside - expert_params, params - expert_params - embedding)
     causal_share = 0.5 if causal else 1.0
     first_share = 1.0 if decoder_layers else causal_share  # an encoder looks both ways
     squares = first_share * first_layers + (causal_share * decoder_rows**2 + decoder_rows) * decoder_layers
