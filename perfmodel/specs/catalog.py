@@ -32,6 +32,7 @@ MODELS: dict[str, type[Record]] = {
     "grids": Grid,
 }
 KINDS = tuple(MODELS)
+VARIED = " (varied)"  # ends the name of a variant that has none of its own
 # Which keys of a kind name an entry of another kind.
 REFERENCES: dict[str, dict[str, str]] = {
     "nodes": {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"},
@@ -180,7 +181,7 @@ class Catalog:
         parent = self._named(kind, extends.value, extends.mark, seen)
         own = tree.without("extends")
         if "name" not in own.value:
-            own = own.with_item("name", Tree(f"{extends.value} (varied)", extends.mark))
+            own = own.with_item("name", Tree(f"{extends.value}{VARIED}", extends.mark))
         # A variant is another thing: it takes over the values, not the title.
         return merge(parent.without("title"), own)
 
