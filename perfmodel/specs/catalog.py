@@ -235,7 +235,8 @@ class Catalog:
         return mark.problem(
             "S008",
             f'no {_singular(kind)} named "{name}"{guess}',
-            f"perfmodel catalog list {kind} shows all {len(set(known))}",
+            f"perfmodel catalog list {kind} shows all {len(self.names(kind))}"
+            + ("; a node of list nodes does as well" if kind == "clusters" else ""),
         )
 
     def offers(self, accelerator: str) -> list[Offer]:
