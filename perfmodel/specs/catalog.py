@@ -232,6 +232,12 @@ class Catalog:
         """What to say about a name that is not there."""
         known = self.names(kind) + (self.names("nodes") if kind == "clusters" else [])
         guess = did_you_mean(name, known)
+        if kind == "grids":
+            # Two letters are no guess: FR is as near to the Faroes as to France.
+            titles = {str(t.value): n for n, tree in self._grid_trees().items() if (t := tree.get("title"))}
+            guess = did_you_mean(titles.get(name.title(), name), known) if len(name) > 2 else ""
+            find = "perfmodel catalog list grids --match France finds a place"
+            return mark.problem("S008", f'no grid named "{name}"{guess}', find)
         return mark.problem(
             "S008",
             f'no {_singular(kind)} named "{name}"{guess}',

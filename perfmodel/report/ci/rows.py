@@ -12,6 +12,7 @@ from perfmodel.units import in_words
 
 Envelope = Mapping[str, Any]
 
+AT_K = " at K = "
 RULES: dict[str, str] = {
     "knee": "The knee of the scaling curve keeps to its limit",
     "p_star": "The cheapest number of accelerators keeps to its limit",
@@ -121,7 +122,7 @@ def _where(policy: Mapping[str, Any]) -> str:
         r"\bk\s*=", policy["expression"]
     )
     known = policy["value"] is not None and policy.get("k") is not None
-    return f" at K = {policy['k']}" if chosen and known else ""
+    return f"{AT_K}{policy['k']}" if chosen and known else ""
 
 
 def headline(envelope: Envelope) -> str:
