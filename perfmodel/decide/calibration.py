@@ -130,7 +130,8 @@ def calibrate_job(
     doubted = [row["k"] for row in report["points"] if row["doubted"]]
     if doubted:
         notes.append(
-            f"doubted, and given little weight: the measurement at K = {', '.join(map(str, doubted))}"
+            f"doubted, and given little weight: the measurement at K = {', '.join(map(str, doubted))}; predictions "
+            "may pass them by, bands included: time them again, or leave out what was no clean run"
         )
     if new:
         updated = replace(updated, meta={**updated.meta, "calibrated_on": calibrated_on(job)})

@@ -47,6 +47,8 @@ class _Side:
 
     per_sample_s: Array  # step time over samples, at each K
     per_sample_usd: Array
+    per_sample_j: Array
+    per_sample_g: Array
     cheapest_usd: float  # per sample, at p*
     knee: int | None
 
@@ -59,19 +61,24 @@ class _Side:
         batch, base = curve.setup.global_batch, result["baseline_k"]
         # In the weak regime the cost is already that of one unit of work: the batch of the baseline.
         units = batch[curve.k == base] if result["regime"] == "weak" and base is not None else batch
-        cost = np.asarray(result["cost_usd"], dtype=float) / units / float(found.inputs.get("steps") or 1)
+        samples = units * float(found.inputs.get("steps") or 1)
+        cost, joules, grams = (
+            np.asarray(result[key], dtype=float) / samples for key in ("cost_usd", "energy_j", "carbon_g")
+        )
         good = np.isfinite(cost)
-        knee = result["knee"]["threshold"]["k"]
-        return _Side(curve.time_s / batch, cost, float(cost[good].min()) if good.any() else np.nan, knee)
+        cheapest = float(cost[good].min()) if good.any() else np.nan
+        return _Side(curve.time_s / batch, cost, joules, grams, cheapest, result["knee"]["threshold"]["k"])
 
     def per_sample(self, curve: Curve) -> dict[str, Array]:
-        """What one sample takes and costs at each K, whatever the batch of a step is."""
+        """What one sample takes, costs, draws and emits at each K, whatever the batch of a step is."""
         batch = curve.setup.global_batch
         return {
             "time_s": self.per_sample_s,
             "time_s_low": curve.low_s / batch,
             "time_s_high": curve.high_s / batch,
             "cost_usd": self.per_sample_usd,
+            "energy_j": self.per_sample_j,
+            "carbon_g": self.per_sample_g,
         }
 
 
@@ -319,6 +326,13 @@ def _notes(
     found = list(shared)
     for name, notes in zip(names, sides, strict=True):
         found += [f"{name}: {note}" for note in notes if note not in shared]
+    idle = [
+        effect.change.name
+        for effect in effects
+        if np.isfinite(effect.time).any() and np.nanmax(np.abs([*effect.time, effect.cost])) < ROUNDING
+    ]
+    if idle:
+        found.append(f"Changed without effect on what a sample takes or costs: {', '.join(idle)}.")
     lost = [effect.change.name for effect in effects if not np.isfinite(effect.time).any()]
     if lost:
         found.append(f"Impossible by itself, so part of the interaction: {', '.join(lost)}.")
@@ -329,22 +343,45 @@ def _sentence(
     result: Mapping[str, Any], names: tuple[str, str], index: int | None, a: _Side, b: _Side
 ) -> str:
     if index is None:
-        return f"{names[0]} and {names[1]} have no K in common that both can run."
+        return f"{names[0]} and {names[1]} have no K in common that both can run{_unrunnable(result, names)}."
     speed, slow, fast = (
         float(1.0 / result[key][index]) for key in ("time_ratio", "time_ratio_high", "time_ratio_low")
     )
-    text = f"At K = {int(result['k'][index])}, {names[1]} runs {_times(speed)} the samples per second of {names[0]}"
+    same = abs(speed - 1.0) < ROUNDING
+    pace = "as fast as" if same else f"{_times(speed)} the samples per second of"
+    text = f"At K = {int(result['k'][index])}, {names[1]} runs {pace} {names[0]}"
     if np.isfinite(slow) and slow < fast:
         text += f" (90 % band {_times(slow)} to {_times(fast)})"
         if slow < 1.0 < fast:
             text += ", no more than is uncertain"
     text += f"{_product(result['changes'], speed)}."
     if np.isfinite(a.cheapest_usd) and np.isfinite(b.cheapest_usd) and a.cheapest_usd > 0:
-        text += f" A sample costs {_times(b.cheapest_usd / a.cheapest_usd)} at its cheapest K."
+        dearer = b.cheapest_usd / a.cheapest_usd
+        costs = "the same" if abs(dearer - 1.0) < ROUNDING else _times(dearer)
+        text += f" A sample costs {costs} at its cheapest K."
+    text += _emissions(index, a, b)
     if a.knee != b.knee:
         shown = ["not reached" if knee is None else f"K = {knee}" for knee in (a.knee, b.knee)]
         text += f" The knee goes from {shown[0]} to {shown[1]}."
     return text
+
+
+def _unrunnable(result: Mapping[str, Any], names: tuple[str, str]) -> str:
+    """Why a side does not run at the largest K where it does not."""
+    told = []
+    for name, side in zip(names, (result["a"], result["b"]), strict=True):
+        why = [(k, reason) for k, reason in zip(side["k"], side["reason"], strict=True) if reason]
+        told += [f"{name} at K = {k} {reason}" for k, reason in why[-1:]]
+    return f": {'; '.join(told)}" if told else ""
+
+
+def _emissions(index: int, a: _Side, b: _Side) -> str:
+    """Carbon, where the electricity differs: time and cost do not tell of it."""
+    grams = [side.per_sample_g[index] for side in (a, b)]
+    clean = [side.per_sample_g[index] / side.per_sample_j[index] for side in (a, b)]
+    if not np.isfinite(grams).all() or abs(clean[1] / clean[0] - 1.0) < ROUNDING:
+        return ""
+    return f" It emits {_times(grams[1] / grams[0])} the CO2 a sample, at the same K."
 
 
 def _product(rows: list[dict[str, Any]], speed: float) -> str:

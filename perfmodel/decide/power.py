@@ -68,7 +68,8 @@ def power_basis(job: Job, beliefs: Beliefs) -> dict[str, Any]:
     measured, device = measured_power(beliefs), job.cluster.node.accelerator
     model = power_of(job, measured)
     words = (
-        f"{format_quantity(model.idle_w, 'W')} at rest, {format_quantity(model.rated_w, 'W')} at full load"
+        f"{format_quantity(model.idle_w, 'W')} at rest, {format_quantity(model.rated_w, 'W')} at full load; "
+        f"its share of the host {format_quantity(model.host_w, 'W')}; PUE {model.pue:.4g}"
     )
     if measured is not None:
         return {"value": words, "confidence": "measured", "source": measured.source, "date": None}

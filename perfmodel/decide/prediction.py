@@ -516,6 +516,13 @@ def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str
     }
     if beliefs is not None:
         items["power"] = power_basis(job, beliefs)
+        if job.grid is not None:
+            items["grid"] = {
+                "value": f"{job.grid.name}: {format_quantity(job.grid.carbon, 'g/J')}",
+                "confidence": job.grid.confidence or "assumed",
+                "source": job.grid.source,
+                "date": job.grid.date,
+            }
     for index, name in enumerate(NAMES):
         items[f"belief: {name}"] = {
             "value": float(f"{np.exp(found.logs[index]):.4g}"),

@@ -147,7 +147,7 @@ def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
     """Parameters held by one device before sharding: (replicated over dp, in experts)."""
     embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
     dense = ops.block_params / (at.tp * at.pp) + embedding
-    return dense, ops.expert_params / (at.ep * at.pp)
+    return dense, ops.expert_params / (at.expert_ranks * at.pp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,9 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
         shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
         seconds = np.where(sharded, across, seconds)
     if np.any(expert > 0):
-        holders = np.maximum(at.k / (at.ep * at.pp), 1.0)
-        routed = links.time("all_reduce", expert * ops.trainable_fraction * wire, holders, at.ep)
+        routed = links.time(
+            "all_reduce", expert * ops.trainable_fraction * wire, at.expert_copies, at.expert_ranks
+        )
         seconds = seconds + np.where(expert > 0, routed, 0.0)
     if custom_buckets(at):
         call = links.time("all_reduce", np.zeros_like(message), group, at.tp)

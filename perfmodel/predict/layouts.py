@@ -101,6 +101,19 @@ class Layouts:
     slow_share: Array  # of devices that are always slow
     slowdown: Array  # their step time over a healthy one's
 
+    @property
+    def expert_ranks(self) -> Array:
+        """Devices of a stage that share one copy of the experts: tensor groups cut what expert groups leave whole.
+
+        Megatron's --expert-tensor-parallel-size is by default that of tensor parallelism.
+        """
+        return np.maximum(self.ep, self.tp)
+
+    @property
+    def expert_copies(self) -> Array:
+        """Devices that hold the same experts."""
+        return np.maximum(self.k / (self.expert_ranks * self.pp), 1.0)
+
 
 DECLARED: dict[str, float] = {
     "gradient_bytes": 0.0,

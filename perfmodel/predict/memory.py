@@ -43,7 +43,6 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
     dense, routed = local_parameters(ops, at)
     routed = routed + ops.table_params / at.k
     group = at.dp * at.cp
-    expert_group = np.maximum(at.k / (at.ep * at.pp), 1.0)
     kind = at.sharding
     sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     states = (kind >= Sharding.ZERO1) & (kind != Sharding.PARAMETER_SERVER)
@@ -52,7 +51,7 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
     # A pipeline gathers the weights of its stage, and scatters their gradients, once a step: both stay whole.
     whole = sharded & (at.pp > 1.0)
     totals = [np.zeros(()), np.zeros(()), np.zeros(())]
-    for count, size, apart in ((dense, ranks, ~whole), (routed, expert_group, True)):
+    for count, size, apart in ((dense, ranks, ~whole), (routed, at.expert_copies, True)):
         found = state_bytes(
             count,
             trainable_fraction=ops.trainable_fraction,

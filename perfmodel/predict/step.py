@@ -148,9 +148,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     dense, routed = local_parameters(ops, at)
     sharded = np.where(at.sharding >= Sharding.ZERO1, np.minimum(at.shard_group, at.dp * at.cp), 1.0)
     sharded = np.where(at.sharding == Sharding.PARAMETER_SERVER, 1.0, sharded)
-    owned = dense / sharded + routed / np.where(
-        at.sharding >= Sharding.ZERO1, np.maximum(at.k / (at.ep * at.pp), 1.0), 1.0
-    )
+    owned = dense / sharded + routed / np.where(at.sharding >= Sharding.ZERO1, at.expert_copies, 1.0)
     optimizer = (
         OPTIMIZER_BYTES
         * c.optimizer

@@ -32,6 +32,7 @@ MODELS: dict[str, type[Record]] = {
     "grids": Grid,
 }
 KINDS = tuple(MODELS)
+VARIED = " (varied)"  # ends the name of a variant that has none of its own
 # Which keys of a kind name an entry of another kind.
 REFERENCES: dict[str, dict[str, str]] = {
     "nodes": {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"},
@@ -180,7 +181,7 @@ class Catalog:
         parent = self._named(kind, extends.value, extends.mark, seen)
         own = tree.without("extends")
         if "name" not in own.value:
-            own = own.with_item("name", Tree(f"{extends.value} (varied)", extends.mark))
+            own = own.with_item("name", Tree(f"{extends.value}{VARIED}", extends.mark))
         # A variant is another thing: it takes over the values, not the title.
         return merge(parent.without("title"), own)
 
@@ -231,10 +232,17 @@ class Catalog:
         """What to say about a name that is not there."""
         known = self.names(kind) + (self.names("nodes") if kind == "clusters" else [])
         guess = did_you_mean(name, known)
+        if kind == "grids":
+            # Two letters are no guess: FR is as near to the Faroes as to France.
+            titles = {str(t.value): n for n, tree in self._grid_trees().items() if (t := tree.get("title"))}
+            guess = did_you_mean(titles.get(name.title(), name), known) if len(name) > 2 else ""
+            find = "perfmodel catalog list grids --match France finds a place"
+            return mark.problem("S008", f'no grid named "{name}"{guess}', find)
         return mark.problem(
             "S008",
             f'no {_singular(kind)} named "{name}"{guess}',
-            f"perfmodel catalog list {kind} shows all {len(set(known))}",
+            f"perfmodel catalog list {kind} shows all {len(self.names(kind))}"
+            + ("; a node of list nodes does as well" if kind == "clusters" else ""),
         )
 
     def offers(self, accelerator: str) -> list[Offer]:

@@ -57,11 +57,7 @@ def resolve_price(
             return wanted, [mark.problem("S008", message, "give per_accelerator: 2.10 USD/h")]
         note = f"no price of {node.accelerator.name} is known: give price: {{per_accelerator: 2.10 USD/h}}"
         return wanted.model_copy(update={"note": note}), []
-    reason = (
-        f"{node.title or node.name} is not rented by the hour"
-        if own is None or own.purchase
-        else f"no {wanted.regime} price of {node.name}"
-    )
+    reason = f"no {wanted.regime} price of {node.title or node.name} is known"
     return _median(wanted, known, f"{reason}: "), []
 
 
@@ -84,7 +80,7 @@ def _median(wanted: Price, offers: list[Offer], reason: str) -> Price:
     rate = statistics.median(rates)
     dates = sorted(offer.date for offer in offers if offer.date)
     name = offers[0].accelerator
-    span = f"{_hourly(rates[0])} to {_hourly(rates[-1])}"
+    span = _hourly(rate) if rates[0] == rates[-1] else f"{_hourly(rates[0])} to {_hourly(rates[-1])}"
     note = f"{reason}median of {len(rates)} {wanted.regime} prices of {name} ({span})"
     if len(rates) == 1:
         note = f"{reason}the one {wanted.regime} price of {name} ({offers[0].name})"

@@ -23,6 +23,10 @@ ENOUGH_REPEATS = 3
 _SUPERLINEAR = 0.005  # excess over 1 that counts when no interval is known
 _SAME_BATCH = 0.01
 _PARTS_GAP = 0.02
+_OUTLYING, _OUTLYING_SPREADS = (
+    0.15,
+    6.0,
+)  # off the median of its K, and by so many median deviations of the others
 LOOKS_WEAK = "looks_weak"
 _FLAT, _FLAT_OVER = 0.9, 4.0  # share of T(K0) that stays over this range of K: no speedup to speak of
 
@@ -161,6 +165,32 @@ def repeats(e: Evidence) -> list[Finding]:
     return found
 
 
+def outlying(e: Evidence) -> list[Finding]:
+    """One run apart from others that agree: the mean goes with it, and the interval."""
+    found = []
+    for k in e.points.k[e.points.repeats >= ENOUGH_REPEATS]:
+        times = e.timings.time_s[e.timings.k == k]
+        middle = float(np.median(times))
+        off = np.abs(times - middle)
+        apart = times[off > np.maximum(_OUTLYING * middle, _OUTLYING_SPREADS * np.median(off))]
+        if apart.size == 1:
+            message = f"one run at K = {int(k)} took {apart[0]:.4g} s, the median of its {times.size} is {middle:.4g} s"
+            advice = "find out why and time it again: mean, E and interval at this K rest on it"
+            found.append(Finding("outlying_run", "warning", message, advice, (int(k),)))
+    return found
+
+
+def coarse(e: Evidence) -> list[Finding]:
+    """K that were left out where the bend is: the recommended one may be too small by as much."""
+    last = e.points.k[e.points.k < (e.bend.k or 0)]
+    if e.bend.k is None or not last.size or e.bend.k <= 2 * last[-1]:
+        return []
+    low, high = int(last[-1]), e.bend.k
+    message = f"nothing was timed between K = {low} and the bend at K = {high}"
+    advice = f"time K = {round(2 ** round(np.log2(low * high) / 2))} to place it"
+    return [Finding("coarse_bend", "note", message, advice, (low, high))]
+
+
 def baseline(e: Evidence) -> list[Finding]:
     """K0 above 1 hides whatever was lost before it; a single K is no study."""
     p = e.points
@@ -217,7 +247,7 @@ def table(e: Evidence) -> list[Finding]:
     return found
 
 
-CHECKS = (superlinear, too_straight, batch, repeats, baseline, regime, table)
+CHECKS = (superlinear, too_straight, batch, repeats, outlying, coarse, baseline, regime, table)
 
 
 def examine(evidence: Evidence) -> list[Finding]:

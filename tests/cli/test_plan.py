@@ -125,6 +125,42 @@ def test_clusters_are_compared(plan: Any) -> None:
     assert [(row["cluster"], row["k"]) for row in found["baselines"]] == [("dgx-h100", 8), ("dgx-a100", 8)]
 
 
+def test_every_cluster_has_its_best_row_or_the_reason_why_not(plan: Any) -> None:
+    _, out, _ = plan(
+        *BASE, *QUICK, "--clusters", "dgx-h100,dgx-a100", "--format", "json", "--objective", "cost"
+    )
+    both = result(out)["by_cluster"]
+    assert [row["cluster"] for row in both] == ["dgx-h100", "dgx-a100"]
+    assert both[0]["cost_usd"] == result(out)["candidates"][0]["cost_usd"] < both[1]["cost_usd"]
+    assert all(row["cost_usd_low"] < row["cost_usd"] < row["cost_usd_high"] for row in both)
+    budget = f"{(both[0]['cost_usd'] + both[1]['cost_usd']) / 2} USD"
+    limited = (*BASE, *QUICK, "--clusters", "dgx-h100,dgx-a100", "--budget", budget)
+    _, out, _ = plan(*limited, "--format", "json")
+    assert result(out)["by_cluster"][1] == {
+        "cluster": "dgx-a100",
+        "k": None,
+        "reason": "no K keeps the budget",
+    }
+    assert "Limits aside: some may miss the budget." in plan(*limited)[1]
+
+
+def test_a_front_over_clusters_names_them(plan: Any) -> None:
+    prices = ("--clusters", "dgx-h100,dgx-b200,standard-nd96isr-mi300x-v5")
+    _, out, _ = plan(*BASE, *QUICK, *prices, "--objective", "cost")
+    front = out[out.index("Pareto front") : out.index("Ways to pay")]
+    assert "dgx-b200" in front
+
+
+def test_a_deadline_within_the_band_and_the_k_between_are_told(plan: Any) -> None:
+    _, out, _ = plan(*BASE, *QUICK, "--format", "json")
+    wall = {row["k"]: row["wall_s"] for row in result(out)["by_k"]}
+    _, out, _ = plan(*BASE, *QUICK, "--deadline", f"{1.01 * wall[32]} s", "--format", "json")
+    found = result(out)
+    assert found["candidates"][0]["k"] == 32
+    assert "Within its band the run may take" in found["answer"]
+    assert any(note.endswith("-k 16..32:8") for note in found["notes"])
+
+
 def test_a_folder_of_jobs_is_a_fleet(plan: Any, tmp_path: Path) -> None:
     for name, steps in (("short", 100), ("long", 1000)):
         text = f"workload: llama3-8b\ncluster: dgx-h100\nk: 8..64\nglobal_batch: 128\nsteps: {steps}\n"

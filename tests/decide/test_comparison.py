@@ -191,7 +191,19 @@ def test_no_k_in_common():
         job("llama3-8b", "dgx-h100", k="4", global_batch=64),
     )
     assert result["at_k"] is None
-    assert "no K in common" in result["answer"]
+    assert "no K in common that both can run: " in result["answer"]
+    assert result["a"]["reason"][-1] in result["answer"]
+
+
+def test_another_grid_is_told_by_what_it_emits():
+    result = told(job(grid="FRA"), job(grid="POL"))
+    emitted = [result["per_sample"][side]["carbon_g"][-1] for side in ("a", "b")]
+    assert f"emits {emitted[1] / emitted[0]:.3g}x the CO2" in result["answer"]
+    assert "runs as fast as" in result["answer"]
+    assert "1x" not in result["answer"].replace("11.8x", "")
+    assert any(note.endswith("costs: grid.") for note in result["notes"])
+    assert result["a"]["rests_on"]["grid"]["value"].startswith("FRA: ")
+    assert "PUE 1.25" in result["a"]["rests_on"]["power"]["value"]
 
 
 def test_a_change_that_can_only_help_is_not_uncertain():

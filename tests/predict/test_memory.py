@@ -111,3 +111,10 @@ def test_a_pipeline_keeps_the_weights_that_it_gathers_once_a_step():
     assert float(staged["weights"]) == pytest.approx(float(zero1["weights"]))
     assert float(staged["gradients"]) == pytest.approx(float(zero1["gradients"]))
     assert float(staged["optimizer"]) == pytest.approx(float(zero1["optimizer"]))
+
+
+def test_tensor_groups_cut_the_experts_that_expert_groups_leave_whole():
+    mixtral = operations(CATALOG.get("workloads", "mixtral-8x7b"))
+    held = [float(total(mixtral, 64, tp=8.0, ep=ep).parts["weights"]) for ep in (1.0, 4.0, 8.0)]
+    assert held == [held[-1]] * 3
+    assert held[-1] == pytest.approx(2.0 * 46.7e9 / 8.0, rel=0.05)

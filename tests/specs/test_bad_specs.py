@@ -119,6 +119,7 @@ CASES = {
     "more experts than there are": Bad("workloads", ("source: test", "experts: 4\ntop_k: 8"), 7, 8, "S010", "top_k 8 exceeds the 4 experts"),
     "negative layers": Bad("workloads", ("source: test", "layers: -3"), 6, 9, "S007", "must be at least 1, got -3"),
     # jobs
+    "grid by its place": Bad("job", ("dgx-h100", "dgx-h100\ngrid: germany"), 3, 7, "S008", 'did you mean "DEU"?'),
     "unknown workload": Bad("job", ("llama3-8b", "lama3-8b"), 1, 11, "S008", 'did you mean "llama3-8b"?'),
     "unknown cluster": Bad("job", ("dgx-h100", "dxg-h100"), 2, 10, "S008", 'did you mean "dgx-h100"?'),
     "job without a cluster": Bad("job", ("cluster: dgx-h100\n", ""), 1, 1, "S004", 'missing key "cluster"'),

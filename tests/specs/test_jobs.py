@@ -128,7 +128,7 @@ def test_price_of_a_machine_that_nobody_rents_is_the_median_and_says_so(catalog:
     middle = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
     assert job.price.per_accelerator == pytest.approx(middle)
     assert f"median of {len(rates)} on-demand prices" in (job.price.note or "")
-    assert any("not rented by the hour" in note for note in job.notes)
+    assert any("no on-demand price of " in note for note in job.notes)
 
 
 def test_price_words(load: Any) -> None:

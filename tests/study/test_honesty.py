@@ -105,6 +105,24 @@ def test_repeats():
     assert "identical_repeats" in codes("k,time_s\n1,10\n1,10\n2,5.1\n2,5.2\n")
 
 
+def test_one_run_apart_from_others_that_agree():
+    found = study(
+        parse_timings("k,time_s\n1,100\n1,101\n1,99\n4,27.5\n4,27.9\n4,40.2\n"), StudyOptions()
+    ).result
+    (item,) = [item for item in found["honesty"] if item["code"] == "outlying_run"]
+    assert item["k"] == (4,)
+    assert "40.2 s" in item["message"]
+    assert "27.9 s" in item["message"]
+    assert "outlying_run" not in codes("k,time_s\n1,100\n1,130\n1,75\n4,27\n")
+
+
+def test_a_bend_between_distant_k_asks_for_one_between():
+    rows = "k,time_s\n1,100\n2,51\n4,28\n16,10\n"
+    found = study(parse_timings(rows), StudyOptions()).result["honesty"]
+    assert [item["advice"] for item in found if item["code"] == "coarse_bend"] == ["time K = 8 to place it"]
+    assert "coarse_bend" not in codes(rows.replace("16,10", "8,20"))
+
+
 def test_unused_columns_are_named():
     assert "ignored_columns" in codes(honest(extra=",colour", cells=",red"))
 

@@ -36,9 +36,9 @@ def superlinear(series: Series) -> list[Finding]:
             Finding(
                 code="superlinear",
                 severity="suspicious",
-                claim=f"E = {efficiency:.3g} at K = {point.k}",
-                bound=f"E <= {noise:.3g}",
-                evidence=f"Each of {point.k} accelerators works {efficiency:.2f} times as fast as each at {base}; "
+                claim=f"E = {efficiency:.4g} at K = {point.k}",
+                bound=f"E <= {noise:.4g}",
+                evidence=f"Each of {point.k} accelerators works {efficiency:.4g} times as fast as each at {base}; "
                 "work that is cut finer does not get easier, unless caches or memory explain it.",
                 weight=efficiency / noise,
                 k=point.k,

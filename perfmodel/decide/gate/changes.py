@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.decide.gate.evaluate import Value, measure, unit_of
 from perfmodel.decide.gate.grammar import Policy
 from perfmodel.errors import SpecError
+from perfmodel.specs.catalog import VARIED
 from perfmodel.units import format_quantity
 
 MAX_CAUSES = 12  # beyond, changes are told by group: a reader and a time budget have their limits
@@ -78,9 +79,15 @@ def differences(before: Inputs, after: Inputs, path: tuple[str, ...] = ()) -> li
         if not isinstance(old, Mapping) or not isinstance(new, Mapping):
             found.append(Difference(here, old, new))
             continue
-        another = old.get("name") != new.get("name") and _leaves(old, new) > FEW
+        another = _kin(old) != _kin(new) and _leaves(old, new) > FEW
         found += [Difference(here, old, new)] if another else differences(old, new, here)
     return found
+
+
+def _kin(record: Mapping[str, Any]) -> Any:
+    """The name of a record, that of its model where it is a variant without one of its own."""
+    name = record.get("name")
+    return name.removesuffix(VARIED) if isinstance(name, str) else name
 
 
 def _leaves(old: Any, new: Any) -> int:

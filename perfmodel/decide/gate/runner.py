@@ -158,6 +158,7 @@ def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, An
         "job": job,
         "expression": policy.text,
         "metric": "change" if policy.change else policy.metric.name,
+        "k": value.k,
         "value": value.value,
         "low": value.low,
         "high": value.high,

@@ -13,7 +13,7 @@ from perfmodel.decide import cost, goodput
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.pareto import front
 from perfmodel.decide.plan.candidates import Candidate
-from perfmodel.decide.plan.constraints import Nearest, nearest
+from perfmodel.decide.plan.constraints import Nearest, constraints_of, nearest
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
@@ -74,6 +74,10 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         "cost_basis": f"{found.jobs[0].steps} steps" if found.jobs and found.jobs[0].steps else "one step",
         "notes": _notes(found, beliefs),
     }
+    if len(found.targets) > 1:
+        result["by_cluster"] = _by_cluster(found, beliefs)
+    if best:
+        result["notes"] += _untried(found, best[0])
     if found.interrupted:
         result["interrupted"] = True
     if missed is not None:
@@ -145,6 +149,42 @@ def _pareto(found: Found) -> list[dict[str, Any]]:
     return [_entry(found, c) for c in sorted(kept, key=lambda c: (found.wall_s(c), c.key))]
 
 
+def _by_cluster(found: Found, beliefs: Beliefs) -> list[dict[str, Any]]:
+    """The best answer of each cluster within the limits, the best first; without one, why.
+
+    At one K the fastest layout is the cheapest too, so that it stands for all of that K.
+    """
+    rules, objective = constraints_of(found), found.request.objective
+    ranked: list[Candidate] = []
+    without = []
+    for index, target in enumerate(found.targets):
+        fits = [c for c in found.partial.fastest if c.target == index]
+        kept = [c for c in fits if all(rule.kept(c) for rule in rules)]
+        if kept:
+            ranked.append(min(kept, key=lambda c: (c.objective(objective), c.key)))
+        else:
+            why = f"no K keeps the {' and '.join(rule.name for rule in rules)}" if fits else "no layout fits"
+            without.append({"cluster": target.name, "k": None, "reason": why})
+    ranked.sort(key=lambda c: (c.objective(objective), c.key))
+    rows = [_entry(found, c) for c in ranked]
+    for candidate, row in zip(ranked[: found.request.keep], rows, strict=False):
+        row |= _bands(found, candidate, row, _banded(found, beliefs, candidate), beliefs)
+    return [*rows, *without]
+
+
+def _untried(found: Found, best: Candidate) -> list[str]:
+    """The K between one that misses the deadline and the answer, which a ladder of doublings leaves out."""
+    deadline, node = found.request.deadline_s, found.jobs[best.target].cluster.node.accelerators_per_node
+    below = [c for c in found.partial.fastest if c.target == best.target and c.k < best.k]
+    late = [c.k for c in below if deadline is not None and found.wall_s(c) > deadline]
+    if not late or best.k - max(late) <= node:
+        return []
+    return [
+        f"K = {max(late)} misses the deadline and K = {best.k} keeps it; what lies between was not tried: "
+        f"-k {max(late)}..{best.k}:{node}"
+    ]
+
+
 def told_apart(first: Curve, second: Curve) -> dict[str, Any]:
     """Whether the bands of the first two are apart, and how often the first wins draw by draw."""
     overlap = bool(first.high_s[0] >= second.low_s[0] and second.high_s[0] >= first.low_s[0])
@@ -197,6 +237,9 @@ def _sentence(
     tail = ""
     if len(curves) > 1 and told_apart(curves[0], curves[1])["bands_overlap"]:
         tail = " The first two cannot be told apart: their bands overlap."
+    late = wall * float(curves[0].high_s[0]) / best.time_s
+    if found.request.deadline_s is not None and late > found.request.deadline_s:
+        tail = f" Within its band the run may take {in_words(late, 's', 3)}, beyond the deadline.{tail}"
     stopped = " (interrupted: of what was searched)" if found.interrupted else ""
     return f"{goal}{stopped}: {what}.{tail}"
 

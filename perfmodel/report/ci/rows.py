@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.units import format_quantity
+from perfmodel.units import in_words
 
 Envelope = Mapping[str, Any]
 
+AT_K = " at K = "
 RULES: dict[str, str] = {
     "knee": "The knee of the scaling curve keeps to its limit",
     "p_star": "The cheapest number of accelerators keeps to its limit",
@@ -58,20 +60,21 @@ def number(value: float | None, unit: str) -> str:
 
     >>> number(0.0512, "s"), number(64.0, "K"), number(0.713, "1"), number(-0.081, "%"), number(-1.0, "step")
     ('51.2 ms', '64', '0.713', '-8.1 %', '-1 step')
-    >>> number(0.874, "share"), number(None, "s")
-    ('87.4 %', '-')
+    >>> number(0.874, "share"), number(None, "s"), number(14.31, "%"), number(53830.0, "USD")
+    ('87.4 %', '-', '+1,431 %', '53,830 USD')
     """
     if value is None or not math.isfinite(value):
         return "-"
     if unit == "K":
         return f"{value:g}"
     if unit == "%":
-        return f"{100 * value:+.3g} %" if abs(value) >= 5e-6 else "0 %"
+        shown = f"{100 * value:+,.0f}" if abs(value) >= 10 else f"{100 * value:+.3g}"
+        return f"{shown} %" if abs(value) >= 5e-6 else "0 %"
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit == "step":
         return f"{value:+.2g} step{'' if abs(value) == 1 else 's'}" if value else "0 steps"
-    return f"{value:.4g}" if unit == "1" else format_quantity(value, unit)
+    return f"{value:.4g}" if unit == "1" else in_words(value, unit)
 
 
 def band(low: float | None, high: float | None, unit: str) -> str:
@@ -99,7 +102,8 @@ def rows(envelope: Envelope) -> list[Row]:
                 expression=expression,
                 verdict=policy["verdict"],
                 blocking=bool(policy.get("blocking", policy["verdict"] == "fail")),
-                value=number(policy["value"], unit) + (" or more" if policy.get("at_least") else ""),
+                value=number(policy["value"], unit)
+                + (" or more" if policy.get("at_least") else _where(policy)),
                 band=band(policy["low"], policy["high"], unit),
                 limit=str(policy.get("limit_text") or number(policy["limit"], unit)),
                 reason=str(policy.get("reason") or ""),
@@ -110,6 +114,15 @@ def rows(envelope: Envelope) -> list[Row]:
             )
         )
     return found
+
+
+def _where(policy: Mapping[str, Any]) -> str:
+    """The K of a number whose policy names none: a cost that stays may have fled to a smaller K."""
+    chosen = policy.get("metric") in ("cost", "energy", "carbon", "memory") and not re.search(
+        r"\bk\s*=", policy["expression"]
+    )
+    known = policy["value"] is not None and policy.get("k") is not None
+    return f"{AT_K}{policy['k']}" if chosen and known else ""
 
 
 def headline(envelope: Envelope) -> str:

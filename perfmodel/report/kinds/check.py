@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.report.ci.rows import headline, number, rows
+from perfmodel.report.ci.rows import AT_K, headline, number, rows
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Column, Envelope, Table, inputs_of, result_of
 
@@ -42,10 +42,21 @@ def _policies(envelope: Envelope) -> list[Table]:
         Column("predicted", "", 0, "predicted"),
         Column("90 % band", "", 1, "band"),
     )
+    # The K goes below the table: beside the number it would push the bands off a terminal.
     cells = [
-        (_WORDS.get(row.verdict, row.verdict), row.job, row.expression, row.value, row.band) for row in shown
+        (
+            _WORDS.get(row.verdict, row.verdict),
+            row.job,
+            row.expression,
+            row.value.partition(AT_K)[0],
+            row.band,
+        )
+        for row in shown
     ]
-    note = _STRADDLES if any(row.verdict == "undecided" for row in shown) else ""
+    placed = [f"{row.job}, {row.expression}{AT_K}{k}" for row in shown if (k := row.value.partition(AT_K)[2])]
+    note = f"Policies that name no K were read so: {'; '.join(placed)}." if placed else ""
+    if any(row.verdict == "undecided" for row in shown):
+        note = f"{_STRADDLES} {note}".strip()
     return [Table("Policies", columns, cells, note=note, role="decision")]
 
 

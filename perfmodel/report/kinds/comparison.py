@@ -168,9 +168,9 @@ def per_sample(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return {**mapping(found.get("a")), "k": k}, {**mapping(found.get("b")), "k": k}
 
 
-def _of_million(side: Mapping[str, Any], k: Any) -> float | None:
-    cost = common.at(side, "cost_usd", k)
-    return None if cost is None else cost * 1e6
+def _of_million(side: Mapping[str, Any], k: Any, key: str = "cost_usd") -> float | None:
+    value = common.at(side, key, k)
+    return None if value is None else value * 1e6
 
 
 def _decision(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
@@ -182,11 +182,17 @@ def _decision(result: Mapping[str, Any], first: str, second: str) -> list[Table]
     for label, key in (("cheapest, K", "p_star"), ("fastest, K", "fastest")):
         ks = [mapping(side.get(key)).get("k") for side in (a, b)]
         samples = list(zip(per_sample(result), ks, strict=True))
-        rows += [
-            [label, *ks],
-            ["time per sample there", *(_shown(common.at(side, "time_s", k), "s") for side, k in samples)],
-            ["cost of a million samples", *(_shown(_of_million(side, k), "USD") for side, k in samples)],
-        ]
+        rows.append([label, *ks])
+        rows.append(
+            ["time per sample there", *(_shown(common.at(side, "time_s", k), "s") for side, k in samples)]
+        )
+        for word, of, unit in (
+            ("cost", "cost_usd", "USD"),
+            ("energy", "energy_j", "J"),
+            ("CO2", "carbon_g", "g"),
+        ):
+            shown = (_shown(_of_million(side, k, of), unit) for side, k in samples)
+            rows.append([f"{word} of a million samples", *shown])
     rows = [row for row in rows if row[1] is not None or row[2] is not None]
     columns = (Column("", "", 0), Column(first, "", 0), Column(second, "", 0))
     return [Table("Decision", columns, rows, role="decision")] if rows else []

@@ -70,11 +70,16 @@ def tables(envelope: Envelope) -> list[Table]:
         found.append(_ranking("All candidates", rows, "detail", "", marked=(0,)))
     elif isinstance(nearest, Mapping):
         found.append(_ranking("Nearest feasible answer", [nearest], "decision", _from(result)))
+    clusters = _rows(result, "by_cluster")
+    if any(row.get("k") is not None for row in clusters):
+        more = len(clusters) - TOP
+        note = f"{more} more in the JSON." if more > 0 else ""
+        found.append(_ranking("Best of each cluster", clusters[:TOP], "decision", note))
     found += _goals(result) + _sweep(result)
     front = [row for row in result.get("pareto") or () if isinstance(row, Mapping)]
     if front:
-        found.append(_front(front))
-    found += _regimes(result) + _goodput(result)
+        found.append(_front(front, _limits_aside(envelope)))
+    found += _regimes(result, _limits_aside(envelope)) + _goodput(result)
     by_k = [row for row in result.get("by_k") or () if isinstance(row, Mapping)]
     if by_k:
         found.append(_ranking("Best layout at each K", by_k, "detail", ""))
@@ -174,9 +179,10 @@ def _ranking(
     marked: tuple[int, ...] = (),
     first: tuple[str, str] = ("#", "rank"),
 ) -> Table:
+    several = len({row.get("cluster") for row in rows}) > 1
     columns = [
         Column(first[0], "", 0, first[1]),
-        Column("cluster", "", 4, "cluster"),
+        Column("cluster", "", 0 if several else 4, "cluster"),
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
         Column("step", "s", 0, "time_s"),
@@ -201,7 +207,9 @@ def _ranking(
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
         values: list[Cell] = [
-            common.layout_text(row.get("layout")) if column.key == "layout" else row.get(column.key)
+            common.layout_text(row.get("layout")) or row.get("reason")
+            if column.key == "layout"
+            else row.get(column.key)
             for column in columns
         ]
         values[0] = values[0] if values[0] is not None else i + 1
@@ -228,7 +236,14 @@ def _from(result: Mapping[str, Any]) -> str:
     )
 
 
-def _front(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _limits_aside(envelope: Envelope) -> str:
+    """Said of tables that hold what a limit of the request keeps out of the answer."""
+    limits = (("deadline_s", "deadline"), ("budget_usd", "budget"), ("min_efficiency", "efficiency"))
+    given = [word for key, word in limits if inputs_of(envelope).get(key) is not None]
+    return f"Limits aside: some may miss the {' or the '.join(given)}." if given else ""
+
+
+def _front(rows: Sequence[Mapping[str, Any]], note: str) -> Table:
     """The front with bars: the longer, the slower or the dearer."""
     table = _ranking("Pareto front: no layout is both faster and cheaper", rows, "curve", "")
     slow = max((row.get("wall_s") or row.get("time_s") or 0.0 for row in rows), default=0.0) or 1.0
@@ -240,9 +255,9 @@ def _front(rows: Sequence[Mapping[str, Any]]) -> Table:
         )
         for row in rows
     ]
-    columns = [*table.heads, Column("time", "", 2, "time_bar"), Column("cost", "", 2, "cost_bar")]
+    columns = [*table.heads, Column("time", "", 4, "time_bar"), Column("cost", "", 4, "cost_bar")]
     cells = [[*row, *bar] for row, bar in zip(table.rows, bars, strict=True)]
-    return Table(table.title, columns, cells, role="curve")
+    return Table(table.title, columns, cells, note=note, role="curve")
 
 
 def _bar(share: float) -> str:
@@ -258,7 +273,7 @@ def _goals(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Goals", columns, cells, role="decision")]
 
 
-def _regimes(result: Mapping[str, Any]) -> list[Table]:
+def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
     """Each way to pay: p*, the fastest K and the exchange rate between them."""
     rows = _rows(result, "regimes")
     if not rows:
@@ -291,7 +306,7 @@ def _regimes(result: Mapping[str, Any]) -> list[Table]:
                 row.get("break_even_utilisation"),
             )
         )
-    return [Table("Ways to pay, on the answer's cluster", columns, cells, role="curve")]
+    return [Table("Ways to pay, on the answer's cluster", columns, cells, note=note, role="curve")]
 
 
 def _goodput(result: Mapping[str, Any]) -> list[Table]:

@@ -390,7 +390,8 @@ def _span(knee: Mapping[str, Any], before: str = "") -> str:
 
 
 def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
-    cost = _cost(p_star) if p_star.get("cost_usd") is not None else "price unknown"
+    of = " a step" if result.get("cost_basis") == "one step" else ""
+    cost = _cost(p_star, of) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if p_star["k"] == fastest["k"]:
         step = text.quantity(t1, "s")
@@ -404,12 +405,12 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
     return sentence + "."
 
 
-def _cost(point: Mapping[str, Any]) -> str:
+def _cost(point: Mapping[str, Any], of: str = "") -> str:
     """What a choice costs, with its band where the result has one."""
     cost, least, most = (text.quantity(point.get(f"cost_usd{end}"), "USD") for end in ("", "_low", "_high"))
     if point.get("cost_usd_low") is None or least == most:
-        return cost
-    return f"{cost}, band {least.removesuffix(' USD')} to {most.removesuffix(' USD')}"
+        return f"{cost}{of}"
+    return f"{cost}{of}, band {least.removesuffix(' USD')} to {most.removesuffix(' USD')}"
 
 
 def _basis(value: Any) -> str:

@@ -82,6 +82,14 @@ def test_an_edited_machine_with_a_new_name_is_told_by_its_edit() -> None:
     assert [row["cause"] for row in rows] == ["machine.speed: 2 -> 8"]
 
 
+def test_a_variant_without_a_name_is_told_by_what_was_varied() -> None:
+    link = {"name": "ib", "bandwidth": 4.0, "latency": 1.0, "step": 1.0, "efficiency": 0.9, "ports": 1}
+    slow = {"name": "roce", "bandwidth": 2.0, "latency": 2.0, "step": 2.0, "efficiency": 0.8, "ports": 2}
+    before = {"cluster": {"name": "pod", "scale_out": link}}
+    after = {"cluster": {"name": "pod (varied)", "scale_out": slow}}
+    assert "cluster.scale_out: ib -> roce" in [str(found) for found in differences(before, after)]
+
+
 def test_a_moved_model_is_not_blamed_on_the_inputs() -> None:
     locked = toy({**BEFORE, "work": 60.0})
     rows = told(BEFORE, "time(k=4) <= 9 s", locked=locked)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import Problem
 from perfmodel.report.ci import github, junit, pr_comment, sarif
+from perfmodel.report.ci.rows import rows
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 XS = "{http://www.w3.org/2001/XMLSchema}"
@@ -146,7 +147,7 @@ def test_the_comment_is_a_sentence_a_table_and_folds() -> None:
     assert text.count("<details>") == text.count("</details>") == 2
     assert "| bert | memory &lt;= 90 % | ❌ fail | - |  |" in lines
     assert "global_batch: 512 -&gt; 1024" in text
-    assert "4100 USD" in text.split("<details>")[1]
+    assert "4,100 USD" in text.split("<details>")[1]
 
 
 def test_a_clean_run_is_one_line_and_one_fold() -> None:
@@ -190,3 +191,12 @@ def test_hostile_words_stay_words(job: str, expression: str, reason: str, file: 
 def test_the_same_envelope_gives_the_same_bytes() -> None:
     for render in (junit.render, sarif.render, github.render, pr_comment.render):
         assert render(MIXED) == render(json.loads(json.dumps(MIXED)))
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"), [("cost <= 9 USD", "7 USD at K = 8"), ("cost(k = 8) <= 9 USD", "7 USD")]
+)
+def test_a_number_whose_policy_names_no_k_says_where_it_was_read(expression: str, shown: str) -> None:
+    policy = {"expression": expression, "metric": "cost", "unit": "USD", "verdict": "pass", "k": 8}
+    row = policy | {"value": 7.0, "low": 6.0, "high": 8.0, "limit": 9.0}
+    assert [found.value for found in rows({"result": {"policies": [row]}})] == [shown]
