@@ -49,7 +49,6 @@ class SweepFit:
     bandwidth_bytes_per_s: float  # bus bandwidth, see equation (1)
     p: float
     message_bytes: Array
-    predicted_s: Array
     residuals: Array  # ln(measured / predicted)
     crossover_bytes: float  # where latency and bytes take the same time
     median_ape: float  # over messages of 8 KiB and more; over all where there are none
@@ -206,7 +205,6 @@ def fit_sweep(
         bandwidth_bytes_per_s=bandwidth,
         p=float(np.exp(x[2])),
         message_bytes=size,
-        predicted_s=np.exp(predicted(x)),
         residuals=left,
         crossover_bytes=alpha * bandwidth / factor,
         median_ape=float(np.median(ape)),

@@ -187,7 +187,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     below, above = _ratio_band(found, beliefs)
     doubt = -np.log(below)
     odds = knee_odds(beliefs)
-    caution = knee_caution(found, beliefs)
+    caution = cautious(np.ones_like(k), doubt, odds)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff, is_priced = priced(job)

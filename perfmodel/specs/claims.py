@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -115,11 +114,9 @@ class Claim(SpecModel):
         return SpecError(mark.problem(code, message, help))
 
 
-def load_claim(
-    path: str | Path, *, extra_dirs: Iterable[str | Path] = (), catalog: Catalog | None = None
-) -> Claim:
+def load_claim(path: str | Path, *, catalog: Catalog | None = None) -> Claim:
     """Read a claim file; names are looked up, nothing is assumed."""
-    catalog = catalog or Catalog.default(extra_dirs)
+    catalog = catalog or Catalog.default()
     path = Path(path)
     tree = read_file(path)
     if not isinstance(tree.value, dict):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -28,7 +29,6 @@ from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.tables import Row
 
-Array = NDArray[np.float64]
 SHIPPED = "shipped"
 SCORED_GRADES = "AB"  # a blank one is scored too
 
@@ -257,11 +257,8 @@ def mode_figures(
     return figures
 
 
-def _count(reasons: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
-    return counts
+def _count(reasons: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(reasons))
 
 
 def crosses(data: Observations, scored: Scored) -> NDArray[np.bool_]:
