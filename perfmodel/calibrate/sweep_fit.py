@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.predict.communication import KNEE
+
 Array = NDArray[np.float64]
 
-KNEE: Final = 0.65
 KNEE_SPREAD: Final = 0.2  # log-spread of p between sweeps
 DEGREES: Final = 3.0
 LEAST_BYTES: Final = 8192.0  # errors are counted from here on

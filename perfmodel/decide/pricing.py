@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.goodput import Reliability
+from perfmodel.specs.prices import YEAR_S
 
 HOUR_S = 3600.0
-YEAR_S = 365.25 * 24 * HOUR_S
-KWH_J = 3.6e6
 
 Floats = npt.NDArray[np.float64]
 

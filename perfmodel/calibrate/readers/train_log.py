@@ -104,7 +104,7 @@ LONGEST_STEP_LINE = 1 << 14  # characters that are searched: the time grows with
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLog(Reading):
-    """Step times of one run [s] after warm-up, each the mean over `per_row` steps up to step number `step`."""
+    """Step times of one run [s] after warm-up, each that of the steps logged up to step number `step`."""
 
     preset: str = "none"
     step: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -131,9 +131,8 @@ class _Found:
 
     step: list[int] = field(default_factory=list)
     time_s: list[float] = field(default_factory=list)
-    clock: list[tuple[int, float, float]] = field(
-        default_factory=list
-    )  # step, elapsed or time of day, printed step time
+    # step, elapsed or time of day, printed step time
+    clock: list[tuple[int, float, float]] = field(default_factory=list)
     k: int | None = None
     global_batch: float | None = None
     quality: float | None = None
