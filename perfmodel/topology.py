@@ -56,7 +56,7 @@ def build(cluster: Cluster, nodes: int = 1) -> Graph:
     import networkx as nx
 
     if nodes < 1:
-        raise UsageError([_problem(f"a topology needs at least one node, not {nodes}")])
+        raise UsageError(f"a topology needs at least one node, not {nodes}", code="T001")
     graph: Graph = nx.Graph()
     node = cluster.node
     for index in range(nodes):
@@ -65,12 +65,6 @@ def build(cluster: Cluster, nodes: int = 1) -> Graph:
     if nodes > 1:
         _fabric(graph, cluster, nodes)
     return graph
-
-
-def _problem(message: str) -> Any:
-    from perfmodel.errors import Problem
-
-    return Problem(code="T001", message=message)
 
 
 def _edge(graph: Graph, a: Vertex, b: Vertex, bandwidth: float, latency: float) -> None:
@@ -173,7 +167,7 @@ def _network(cluster: Cluster) -> tuple[Link | None, int]:
 def _fabric(graph: Graph, cluster: Cluster, nodes: int) -> None:
     link, cards = _network(cluster)
     if link is None:
-        raise UsageError([_problem(f"{cluster.name}: {nodes} nodes, but no network between them")])
+        raise UsageError(f"{cluster.name}: {nodes} nodes, but no network between them", code="T001")
     shape = cluster.topology
     kind = shape.kind if shape is not None else "rail"
     rate, delay = link.bandwidth, link.latency / 4

@@ -291,6 +291,15 @@ def format_quantity(value: float, dimension: str, digits: int | None = 4) -> str
     return f"{number} {unit}".strip()
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "family", "families"), counted(0, "point", "points")
+    ('1 family', '0 points')
+    """
+    return f"{count} {one if count == 1 else many}"
+
+
 def in_words(value: float, dimension: str, digits: int = 4) -> str:
     """A quantity for a sentence: whole dollars with thousands apart, days in the plural.
 

@@ -33,12 +33,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.models.fabric import group_link_share
+from perfmodel.models.fabric import IN_SWITCH_RANKS, group_link_share
 from perfmodel.specs.catalog import Catalog
 
 Array = NDArray[np.float64]
 
-IN_SWITCH_RANKS: Final = 4.2  # libraries keep to the ring in smaller groups
 IN_SWITCH_ORDER: Final = 12.0  # how sharply they change over
 TIER_ORDER: Final = 8.0  # of the norm that joins scale-up and network: they are pipelined
 HOST_ORDER: Final = 2.0  # of the norm that joins a host that posts sends and a device that serves them

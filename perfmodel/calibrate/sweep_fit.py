@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.predict.communication import KNEE
+
 Array = NDArray[np.float64]
 
-KNEE: Final = 0.65
 KNEE_SPREAD: Final = 0.2  # log-spread of p between sweeps
 DEGREES: Final = 3.0
 LEAST_BYTES: Final = 8192.0  # errors are counted from here on
@@ -49,7 +50,6 @@ class SweepFit:
     bandwidth_bytes_per_s: float  # bus bandwidth, see equation (1)
     p: float
     message_bytes: Array
-    predicted_s: Array
     residuals: Array  # ln(measured / predicted)
     crossover_bytes: float  # where latency and bytes take the same time
     median_ape: float  # over messages of 8 KiB and more; over all where there are none
@@ -206,7 +206,6 @@ def fit_sweep(
         bandwidth_bytes_per_s=bandwidth,
         p=float(np.exp(x[2])),
         message_bytes=size,
-        predicted_s=np.exp(predicted(x)),
         residuals=left,
         crossover_bytes=alpha * bandwidth / factor,
         median_ape=float(np.median(ape)),

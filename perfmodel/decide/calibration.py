@@ -40,6 +40,7 @@ from perfmodel.predict.space import REASONS, Refusal
 from perfmodel.results import Result, fingerprint
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import layout_words
+from perfmodel.units import counted
 
 
 def calibrate_job(
@@ -255,10 +256,6 @@ def _layouts_assumed(points: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _some(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
-
-
 def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
     power = ""
     if drawn:
@@ -278,7 +275,7 @@ def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
     if counts["at a bound"]:
         words += f"; {counts['at a bound']} ended at a bound"
     if counts["in conflict with the prior"]:
-        words += f"; {_some(counts['in conflict with the prior'], 'contradicts', 'contradict')} the prior"
+        words += f"; {counted(counts['in conflict with the prior'], 'contradicts', 'contradict')} the prior"
     if report["points"]:
         worst = max(abs(row["residual"]) for row in report["points"])
         count = len(report["points"])

@@ -1,14 +1,13 @@
 """Energy and carbon of a curve, from the named parts of the step.
 
 `models.energy` holds the formulas. Here each part of a step (or a column of a study) is one of four
-activities, and the answer comes per run, per sample and per token, beside cost wherever cost appears.
+activities, and what an activity draws makes the energy of a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,19 +54,6 @@ class Energy:
     energy_j: Floats
     carbon_g: Floats | None
     power_w: Floats
-
-    def times(self, steps: float) -> dict[str, Any]:
-        """The same for a run of `steps` steps."""
-        return {
-            "energy_j": self.energy_j * steps,
-            "energy_kwh": self.energy_j * steps / power.KWH_J,
-            "carbon_g": None if self.carbon_g is None else self.carbon_g * steps,
-            "power_w": self.power_w,
-        }
-
-    def per(self, work: npt.ArrayLike) -> Floats:
-        """Joules per unit of work, given the samples (or tokens) of one step."""
-        return np.asarray(self.energy_j / np.asarray(work, dtype=float))
 
 
 def activity_seconds(parts_s: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

@@ -11,9 +11,8 @@ from perfmodel.decide.exchanges import NEGLIGIBLE, Exchange, Point, exchanges
 from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts, foreign, unmeasured
 from perfmodel.decide.prediction import (
     NOT_MODELLED,
+    curve_of,
     inputs_of,
-    refuse_empty,
-    refuse_impossible,
     rests_on,
     sensitivity,
 )
@@ -22,8 +21,7 @@ from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS
 from perfmodel.predict.compute import micro_batch
-from perfmodel.predict.curve import Curve, coefficients, curve, sensitivities
-from perfmodel.predict.setup import setup_of
+from perfmodel.predict.curve import Curve, coefficients, sensitivities
 from perfmodel.predict.step import step
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
@@ -45,10 +43,7 @@ def explain(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Expla
     if len(job.k) != 1:
         raise ValueError(f"one K can be explained at a time, not {len(job.k)}")
     known = beliefs or shipped_beliefs()
-    setup = setup_of(job)
-    refuse_empty(job, setup, known)
-    found = curve(setup, known, draws=0, seed=seed)
-    refuse_impossible(job, found)
+    found = curve_of(job, known, draws=0, seed=seed)
     answer = _answer(job, found) if found.feasible[0] else _infeasible(job, found)
     answer["notes"] = [*foreign(job, known), *unmeasured(job, known), *answer["notes"]]
     return Explanation("explanation", inputs_of(job, known), answer, seed, curve=found)

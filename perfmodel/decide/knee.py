@@ -21,7 +21,6 @@ from perfmodel.models.laws import Array
 from perfmodel.predict.bands import NINETY
 
 Rule: TypeAlias = Literal["threshold", "curvature", "marginal"]
-RULES: tuple[Rule, ...] = ("threshold", "curvature", "marginal")
 DEFAULT_THRESHOLD = 0.70
 # A speedup above the threshold by rounding is at the threshold.
 _ROUNDING = 1e-12
@@ -114,11 +113,11 @@ def threshold_knee(k: ArrayLike, efficiency: ArrayLike, *, threshold: float = DE
     return _knee("threshold", k, last, _last_true(usable & ~accepted) > last)
 
 
-def curvature_knee(k: ArrayLike, speedup: ArrayLike, *, sensitivity: float = 1.0) -> Knee:
+def curvature_knee(k: ArrayLike, speedup: ArrayLike) -> Knee:
     """Kneedle on S(K): both axes scaled to [0, 1], then the largest `d = y - x`.
 
-    It counts as a knee when d falls from there by more than `sensitivity` times the mean spacing of x before
-    the end of the range (Satopaa, equation 3). It depends on the range of K that is looked at, as any rule
+    It counts as a knee when d falls from there by more than the mean spacing of x before the end of the range
+    (Satopaa, equation 3, with a sensitivity of 1). It depends on the range of K that is looked at, as any rule
     of shape must.
 
     >>> k = 2.0 ** np.arange(10)
@@ -138,7 +137,7 @@ def curvature_knee(k: ArrayLike, speedup: ArrayLike, *, sensitivity: float = 1.0
     peak = np.take_along_axis(d, top[..., np.newaxis], axis=-1)
     after = np.where(usable & (np.arange(k.size) > top[..., np.newaxis]), d, np.inf).min(axis=-1)
     spacing = 1.0 / np.maximum(count[..., 0] - 1, 1)
-    reached = (count[..., 0] >= 3) & (after < peak[..., 0] - sensitivity * spacing)
+    reached = (count[..., 0] >= 3) & (after < peak[..., 0] - spacing)
     last = np.where(count[..., 0] > 0, np.where(reached, top, _last_true(usable)), -1).astype(np.int64)
     return _knee("curvature", k, last, reached)
 

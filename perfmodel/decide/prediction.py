@@ -86,9 +86,9 @@ def curve_of(
 ) -> Curve:
     """The curve of a job that can run at some K; a SpecError says why it cannot. `among`: see `curve`."""
     setup = setup_of(job)
-    refuse_empty(job, setup, beliefs)
+    _refuse_empty(job, setup, beliefs)
     found = curve(setup, beliefs, draws=draws, seed=seed, among=among)
-    refuse_impossible(job, found)
+    _refuse_impossible(job, found)
     return found
 
 
@@ -103,7 +103,7 @@ _KEYS = {
 }
 
 
-def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
+def _refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
     """Raise a SpecError where a workload states no work at all and no measurement stands in for it."""
     ops = setup.operations
     if float(ops.training_flop()) > 0 or float(ops.other_traffic) > 0 or beliefs.calibration is not None:
@@ -116,7 +116,7 @@ def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
     )
 
 
-def refuse_impossible(job: Job, found: Curve) -> None:
+def _refuse_impossible(job: Job, found: Curve) -> None:
     """Raise a SpecError at the layout's line when the given layout can run at no K, whatever the memory."""
     layout = job.layout
     if layout == "auto" or np.isin(found.refusals, (Refusal.NONE, Refusal.MEMORY, Refusal.NODES)).any():
@@ -187,7 +187,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     below, above = _ratio_band(found, beliefs)
     doubt = -np.log(below)
     odds = knee_odds(beliefs)
-    caution = knee_caution(found, beliefs)
+    caution = cautious(np.ones_like(k), doubt, odds)
     lost = ledger(k, found.parts, job.regime, base)
     work = k / k[base] if job.regime == "weak" else np.ones_like(k)
     tariff, is_priced = priced(job)

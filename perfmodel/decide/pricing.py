@@ -10,19 +10,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.goodput import Reliability
+from perfmodel.specs.prices import YEAR_S
 
 HOUR_S = 3600.0
-YEAR_S = 365.25 * 24 * HOUR_S
-KWH_J = 3.6e6
 
 Floats = npt.NDArray[np.float64]
-TierRule = Literal["marginal", "volume"]
 
 
 def per_hour(usd: float) -> float:
@@ -53,8 +50,7 @@ class Tariff:
     fixed_usd_per_s : paid while the run lasts whatever K is: head node, file system, licences [USD/s].
     node_size : accelerators billed together; K is rounded up to whole nodes.
     minimum_k, minimum_s : smallest number of accelerators and shortest time that are billed.
-    tiers, tier_rule : other prices from a number of accelerators on. `marginal`: only the accelerators
-        beyond `from_k - 1` have the tier's price; `volume`: all of them.
+    tiers : other prices from a number of accelerators on; only those beyond `from_k - 1` have the tier's price.
     storage_usd_per_s : what is stored while the run lasts [USD/s].
     egress_usd : carrying the result away, once [USD].
     value_of_time_usd_per_s : what an hour of waiting costs the people who wait.
@@ -70,25 +66,12 @@ class Tariff:
     minimum_k: int = 0
     minimum_s: float = 0.0
     tiers: tuple[Tier, ...] = ()
-    tier_rule: TierRule = "marginal"
     storage_usd_per_s: float = 0.0
     egress_usd: float = 0.0
     value_of_time_usd_per_s: float = 0.0
     interruptions: Reliability | None = None
     spares: int = 0
     note: str = ""
-
-    def scaled(self, factor: float) -> Tariff:
-        """Every price multiplied by `factor`; quantities, rounding and interruptions stay."""
-        return dataclasses.replace(
-            self,
-            usd_per_accelerator_s=self.usd_per_accelerator_s * factor,
-            fixed_usd_per_s=self.fixed_usd_per_s * factor,
-            tiers=tuple(Tier(t.from_k, t.usd_per_accelerator_s * factor) for t in self.tiers),
-            storage_usd_per_s=self.storage_usd_per_s * factor,
-            egress_usd=self.egress_usd * factor,
-            value_of_time_usd_per_s=self.value_of_time_usd_per_s * factor,
-        )
 
     def accelerators_scaled(self, factor: float) -> Tariff:
         """Only the accelerators' price multiplied by `factor`; what is fixed per hour stays."""
@@ -111,22 +94,14 @@ def whole_nodes(k: npt.ArrayLike, node_size: int) -> Floats:
 def accelerators_usd_per_s(k: npt.ArrayLike, tariff: Tariff) -> Floats:
     r"""Price of `k` billed accelerators [USD/s], tiers included, nothing fixed.
 
-    Marginal tiers integrate the price of each further accelerator; volume tiers price all of them at the
-    tier that K reaches.
+    Tiers integrate the price of each further accelerator.
 
     >>> t = Tariff("x", 2.0, tiers=(Tier(9, 1.0),))
     >>> accelerators_usd_per_s([8, 10], t).tolist()
     [16.0, 18.0]
-    >>> accelerators_usd_per_s([8, 10], dataclasses.replace(t, tier_rule="volume")).tolist()
-    [16.0, 10.0]
     """
     count = np.asarray(k, dtype=float)
     tiers = sorted(tariff.tiers, key=lambda tier: tier.from_k)
-    if tariff.tier_rule == "volume":
-        price = np.full(count.shape, tariff.usd_per_accelerator_s)
-        for tier in tiers:
-            price = np.where(count >= tier.from_k, tier.usd_per_accelerator_s, price)
-        return np.asarray(price * count)
     rate = tariff.usd_per_accelerator_s * count
     below = tariff.usd_per_accelerator_s
     for tier in tiers:
@@ -150,21 +125,6 @@ def spot(base: Tariff, *, fraction: float, interruptions: Reliability, name: str
     priced = base.accelerators_scaled(fraction)
     note = f"{fraction:.0%} of the on-demand price, preemption losses included"
     return dataclasses.replace(priced, name=name, interruptions=interruptions, note=note)
-
-
-def reserved(base: Tariff, *, fraction: float, utilisation: float = 1.0, minimum_k: int = 0) -> Tariff:
-    """Reserved capacity at `fraction` of the price of `base`, paid whether used or not.
-
-    The price of a used second is the reserved price divided by `utilisation`, the share of the term in
-    which the reservation works. Break-even against renting by the hour: `utilisation = fraction`.
-
-    >>> r = reserved(on_demand(1.0), fraction=0.6, utilisation=0.75)
-    >>> round(r.usd_per_accelerator_s, 12)
-    0.8
-    """
-    priced = base.accelerators_scaled(fraction / utilisation)
-    note = f"{fraction:.0%} of the on-demand price, used {utilisation:.0%} of the term"
-    return dataclasses.replace(priced, name="reserved", minimum_k=minimum_k, note=note)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.prediction import inputs_of, refuse_empty, refuse_impossible
+from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.models.roofline import product_time, ridge_flop_per_byte
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
@@ -30,10 +30,9 @@ from perfmodel.predict.compute import (
     micro_batch,
     score_bytes,
 )
-from perfmodel.predict.curve import Curve, coefficients, curve
+from perfmodel.predict.curve import Curve, coefficients
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
-from perfmodel.predict.setup import setup_of
 from perfmodel.predict.step import OPTIMIZER_BYTES
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
@@ -63,10 +62,7 @@ class Phase:
 def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Result:
     """Phases of a job at every feasible K, with the roofs of its accelerator."""
     known = beliefs or shipped_beliefs()
-    setup = setup_of(job)
-    refuse_empty(job, setup, known)
-    found = curve(setup, known, draws=0, seed=seed)
-    refuse_impossible(job, found)
+    found = curve_of(job, known, draws=0, seed=seed)
     return Result("roofline", inputs_of(job, known), _result(job, found), seed)
 
 

@@ -47,16 +47,6 @@ def _alone(n: Array, seconds: ArrayLike) -> Array:
     return np.asarray(np.where(n > 1, seconds, 0.0), float)
 
 
-def point_to_point(message_bytes: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike) -> Array:
-    """alpha + S beta (Hockney 1994).
-
-    >>> float(point_to_point(100.0, 1.0, 0.5))
-    51.0
-    """
-    size, _, alpha, beta = _group(message_bytes, 2, alpha_s, beta_s_per_byte)
-    return np.asarray(alpha + size * beta)
-
-
 def all_reduce_ring(
     message_bytes: ArrayLike,
     ranks: ArrayLike,

@@ -58,7 +58,6 @@ class JitterFit:
     p_value: float  # of the best family's KS distance, by parametric bootstrap
     excess_ratio: float  # mean excess over the 90 % quantile, measured over fitted
     block_ratio: float  # mean maximum of blocks, measured over fitted
-    device_spread: float  # of the ranks' own pace, without what jitter leaves in a mean of few steps
     slowest_rank: int
     slowest_factor: float  # its mean over the median rank's
     samples: int
@@ -101,26 +100,10 @@ def fit_jitter(times_s: ArrayLike, *, seed: int = 0, resamples: int = 60) -> Jit
         p_value=_bootstrap_p(jitter.size, best, rng, resamples),
         excess_ratio=excess,
         block_ratio=block,
-        device_spread=_device_spread(times, own),
         slowest_rank=slowest,
         slowest_factor=float(own[slowest] / np.median(own)),
         samples=int(jitter.size),
     )
-
-
-def _device_spread(times: Array, own: Array) -> float:
-    """Spread of the ranks' own pace: variance of their means less the jitter in a mean of n steps, s^2/n.
-
-    The estimator of one-way variance components (Searle, Casella, McCulloch, *Variance Components* (1992), ch. 3);
-    0 where jitter explains the means, and for a single rank.
-    """
-    steps = np.isfinite(times).sum(axis=1)
-    if own.size < 2:
-        return 0.0
-    several = steps > 1
-    inside = np.nanvar(times[several], axis=1, ddof=1) if several.any() else np.zeros(1)
-    excess = own.var(ddof=1) - float(inside.mean()) * float(np.mean(1.0 / steps))
-    return float(np.sqrt(max(float(excess), 0.0)) / own.mean())
 
 
 def fit_family(family: str, samples: Array) -> FamilyFit:

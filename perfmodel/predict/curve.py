@@ -17,7 +17,7 @@ from perfmodel.predict.declared import informed, usable_shardings
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, retuned
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.layouts import SHARDING_CODES, Layouts, recompute_share, recompute_shown
+from perfmodel.predict.layouts import SHARDING_CODES, Layouts, Sharding, recompute_share, recompute_shown
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.search import Search, search
 from perfmodel.predict.setup import Setup
@@ -253,9 +253,6 @@ def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
     return centre, log_slopes(np.log(found.time_s))
 
 
-SHARDING_NAMES = ("ddp", "zero1", "zero2", "fsdp", "hsdp", "parameter_server")
-
-
 def describe(at: Layouts, index: int) -> dict[str, Any]:
     """One layout in words, for the `layout` list of a result."""
 
@@ -269,7 +266,7 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     micro = number("micro_batch")
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))
-    shown["sharding"] = SHARDING_NAMES[int(number("sharding"))]
+    shown["sharding"] = Sharding(int(number("sharding"))).name.lower()
     shown["recompute"] = recompute_shown(number("recompute"), number("selective"))
     return shown
 

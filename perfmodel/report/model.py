@@ -127,6 +127,12 @@ def mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
+def mappings(value: Any) -> list[dict[str, Any]]:
+    """The mappings of a list, without anything else that was in it."""
+    items = value if isinstance(value, (list, tuple)) else ()
+    return [dict(item) for item in items if isinstance(item, Mapping)]
+
+
 def listed(value: Any) -> list[Any]:
     """A list, one item for a single value, none for None."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

@@ -9,23 +9,21 @@ from collections.abc import Sequence
 from perfmodel.report import text
 
 _BARS = "▁▂▃▄▅▆▇█"
-_ASCII_BARS = "_.-=*#%@"
 
 
-def sparkline(values: Sequence[float | None], *, ascii_only: bool = False) -> str:
+def sparkline(values: Sequence[float | None]) -> str:
     """One character a value, from the smallest to the largest; a space where there is no value.
 
     >>> sparkline([1, 2, None, 8])
     '▁▂ █'
     """
-    bars = _ASCII_BARS if ascii_only else _BARS
     known = [v for v in values if v is not None and math.isfinite(v)]
     if not known:
         return ""
     low, high = min(known), max(known)
     span = (high - low) or 1.0
     return "".join(
-        " " if v is None or not math.isfinite(v) else bars[round((v - low) / span * (len(bars) - 1))]
+        " " if v is None or not math.isfinite(v) else _BARS[round((v - low) / span * (len(_BARS) - 1))]
         for v in values
     )
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from perfmodel.errors import SpecError
 from perfmodel.specs.catalog import Catalog, Resolution
 from perfmodel.specs.checking import build
-from perfmodel.specs.fields import Count, Date, HourlyPrice, Number, Quantity, SpecModel, problem
+from perfmodel.specs.fields import Count, Date, FileModel, HourlyPrice, Number, Quantity, SpecModel, problem
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.job import Regime
 from perfmodel.specs.jobs import locate
 from perfmodel.specs.layout import Layout, Recompute
-from perfmodel.specs.loader import Mark, Source, Tree, read_file
+from perfmodel.specs.loader import Tree, read_file
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.workload import Workload
 
@@ -59,7 +58,7 @@ class Point(SpecModel):
     )
 
 
-class Claim(SpecModel):
+class Claim(FileModel):
     """A vendor's claim."""
 
     name: str | None = Field(None, description="What to call the claim.")
@@ -82,7 +81,6 @@ class Claim(SpecModel):
     baseline: Point | None = Field(None, description="What speedups are measured from.")
     points: tuple[Point, ...] = Field((), description="The chart.")
     price: HourlyPrice | None = Field(None, description="Per accelerator.")
-    _tree: Tree | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _consistent(self) -> Claim:
@@ -109,17 +107,10 @@ class Claim(SpecModel):
         """The accelerator, whether named or part of the cluster."""
         return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
 
-    def error_at(self, path: str, code: str, message: str, help: str | None = None) -> SpecError:
-        """An error at the line of a value (`points.2.speedup`), or of the nearest key above it."""
-        mark = self._tree.mark_at(path) if self._tree is not None else Mark(Source(""))
-        return SpecError(mark.problem(code, message, help))
 
-
-def load_claim(
-    path: str | Path, *, extra_dirs: Iterable[str | Path] = (), catalog: Catalog | None = None
-) -> Claim:
+def load_claim(path: str | Path, *, catalog: Catalog | None = None) -> Claim:
     """Read a claim file; names are looked up, nothing is assumed."""
-    catalog = catalog or Catalog.default(extra_dirs)
+    catalog = catalog or Catalog.default()
     path = Path(path)
     tree = read_file(path)
     if not isinstance(tree.value, dict):

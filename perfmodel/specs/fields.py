@@ -23,6 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
+from perfmodel.errors import SpecError
+from perfmodel.specs.loader import Mark, Source, Tree
 from perfmodel.specs.refusals import refusal
 from perfmodel.units import EXAMPLES, UnitError, format_quantity, parse, pattern
 
@@ -255,6 +257,17 @@ class SpecModel(BaseModel):
     def origins(self) -> Mapping[str, Origin]:
         """The values that state their own origin, by field name."""
         return self._origins
+
+
+class FileModel(SpecModel):
+    """A spec that knows the file it was read from."""
+
+    _tree: Tree | None = PrivateAttr(None)
+
+    def error_at(self, path: str, code: str, message: str, help: str | None = None) -> SpecError:
+        """An error at the line of a value (`layout.tp`, `points.2.speedup`), or of the nearest key above it."""
+        mark = self._tree.mark_at(path) if self._tree is not None else Mark(Source(""))
+        return SpecError(mark.problem(code, message, help))
 
 
 class Record(SpecModel):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
-from perfmodel.errors import SpecError
 from perfmodel.specs.economy import Grid, Price, PriceWords
 from perfmodel.specs.fields import (
     Count,
     CountOrZero,
     Duration,
+    FileModel,
     Fraction,
     Interval,
     Number,
@@ -21,7 +21,6 @@ from perfmodel.specs.fields import (
 )
 from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.layout import Layout
-from perfmodel.specs.loader import Mark, Source, Tree
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
@@ -158,7 +157,7 @@ class JobFile(SpecModel):
     slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
 
 
-class Job(SpecModel):
+class Job(FileModel):
     """A job with everything resolved. `notes` say what was assumed."""
 
     name: str
@@ -189,12 +188,6 @@ class Job(SpecModel):
     length_spread: float | None = None
     slow_devices: SlowDevices | None = None
     notes: tuple[str, ...]
-    _tree: Tree | None = PrivateAttr(None)
-
-    def error_at(self, path: str, code: str, message: str, help: str | None = None) -> SpecError:
-        """An error at the line of a value of the job file (`layout.tp`), or of the nearest key above it."""
-        mark = self._tree.mark_at(path) if self._tree is not None else Mark(Source(""))
-        return SpecError(mark.problem(code, message, help))
 
     @property
     def is_transformer(self) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma, told_once
 from perfmodel.models.laws import Array
+from perfmodel.specs.ranges import MAX_K
 
 PARTS = ("compute_s", "communication_s", "idle_s", "io_s")
 REQUIRED_PARTS = PARTS[:3]
@@ -33,7 +34,6 @@ OPTIONAL = (
 LABELS = ("repeat",)  # names a run; any text will do
 KNOWN = ("k", "time_s", *PARTS, *OPTIONAL, *LABELS)
 
-MAX_K = 10_000_000
 _LONGEST_LOOK = 64  # for the zero bytes of UTF-16, which spreadsheets call Unicode
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {

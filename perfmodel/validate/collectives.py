@@ -29,13 +29,13 @@ from perfmodel.calibrate.collectives import (
     shipped,
     through_two_points,
 )
-from perfmodel.calibrate.sweep_fit import KNEE
+from perfmodel.calibrate.sweep_fit import LEAST_BYTES
+from perfmodel.predict.communication import KNEE
 from perfmodel.specs.catalog import Catalog
 
 Array = NDArray[np.float64]
 Row = Mapping[str, str]
 
-LEAST_BYTES: Final = 8192.0
 SCHEMES: Final = ("sweep", "fabric")
 KNEES: Final = tuple(float(p) for p in np.linspace(0.4, 1.1, 36))
 POOLED: Final = 2.0  # weight of all other sweeps, in sweeps, when choosing p for a kind of link and operation

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.results import Result, fingerprint
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Framework
+from perfmodel.units import counted
 from perfmodel.validate import baselines
 from perfmodel.validate.consistency import measured_again
 from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
@@ -28,7 +30,6 @@ from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.tables import Row
 
-Array = NDArray[np.float64]
 SHIPPED = "shipped"
 SCORED_GRADES = "AB"  # a blank one is scored too
 
@@ -119,7 +120,7 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
     counts = _count(one["reason"] for one in result["unresolved"])
     of_sweeps = {one["reason"] for one in result["unresolved"] if "sweep" in one}
     reasons = [
-        f"{first[reason]}: {_sweeps(count) if reason in of_sweeps else _families(count)}: {reason}"
+        f"{first[reason]}: {counted(count, 'sweep', 'sweeps') if reason in of_sweeps else _families(count)}: {reason}"
         for reason, count in counts.items()
     ]
     reasons += [f"{one['point']}: {one['reason']}" for one in result["contradicted"]]
@@ -129,11 +130,7 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
 
 
 def _families(count: int) -> str:
-    return f"{count} {'families' if count > 1 else 'family'}"
-
-
-def _sweeps(count: int) -> str:
-    return f"{count} {'sweeps' if count > 1 else 'sweep'}"
+    return counted(count, "family", "families")
 
 
 def _left_out(corpus: Corpus) -> list[str]:
@@ -142,7 +139,7 @@ def _left_out(corpus: Corpus) -> list[str]:
         row.text["grade"] for row in corpus.points if row.text["grade"] not in ("", *SCORED_GRADES)
     )
     return [
-        f"{count} point{'s' if count > 1 else ''} not scored: grade {grade}"
+        f"{counted(count, 'point', 'points')} not scored: grade {grade}"
         for grade, count in sorted(grades.items())
     ]
 
@@ -257,11 +254,8 @@ def mode_figures(
     return figures
 
 
-def _count(reasons: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
-    return counts
+def _count(reasons: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(reasons))
 
 
 def crosses(data: Observations, scored: Scored) -> NDArray[np.bool_]:

@@ -49,7 +49,7 @@ def test_the_start_is_the_textbook() -> None:
     assert found.trust == LawTrust()
 
 
-def test_one_pass_of_a_bank_is_the_posterior(tasks: list[Task]) -> None:
+def test_one_pass_of_a_bank_is_the_posterior() -> None:
     """Where noise and prior see nothing odd, reweighting does nothing and the mean is that of `condition`."""
     quiet = [family(np.random.default_rng(1), 0, 1e-4, noise=0.0)]
     point = np.zeros(len(GROUPS) + BESIDE)

@@ -95,7 +95,7 @@ def test_samples_that_no_device_drew(row, folder, capsys):
 
 
 @pytest.mark.parametrize("device", ["9" * 5000, "\u00b2"])
-def test_names_of_devices_that_are_no_numbers(device, folder, capsys):
+def test_names_of_devices_that_are_no_numbers(device, folder):
     rows = "".join(f"2024/05/01 12:00:0{s}.000, {device}, 100 W\n" for s in range(3))
     (folder / "p.csv").write_text(POWER + rows, encoding="utf-8")
     assert main(["study", "t.csv", "--power", "8=p.csv", "--quiet"]) == 0
@@ -170,12 +170,12 @@ def trace(**changes: object) -> str:
 
 
 @pytest.mark.parametrize("world", [10**20, -8, True, 1e400, "x"])
-def test_a_world_that_cannot_be_is_not_believed(world, folder, capsys):
+def test_a_world_that_cannot_be_is_not_believed(world, folder):
     (folder / "run.json").write_text(trace(world_size=world))
     assert main(["calibrate", *JOB, "--trace", "run.json", "--quiet"]) == 0
 
 
-def test_step_numbers_without_end(folder, capsys):
+def test_step_numbers_without_end(folder):
     (folder / "run.json").write_text(trace().replace("ProfilerStep#1", "ProfilerStep#" + "9" * 6000))
     assert main(["calibrate", *JOB, "--trace", "run.json", "--quiet"]) == 0
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import typer
@@ -177,7 +176,7 @@ def test_no_color_lasts_as_long_as_the_command(monkeypatch: pytest.MonkeyPatch) 
     assert "NO_COLOR" not in os.environ
 
 
-def test_a_closed_pipe_is_no_fault(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_fault() -> None:
     command = f"{sys.executable} -m perfmodel catalog list grids --format csv | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False

@@ -20,7 +20,6 @@ from perfmodel.decide.pricing import (
     on_demand,
     owned_at,
     per_hour,
-    reserved,
     spot,
     threshold_utilisation,
 )
@@ -171,10 +170,6 @@ def test_draws_give_a_span_of_choices() -> None:
     assert d.p_star.k_low <= d.p_star.k <= d.p_star.k_high
     single = cost.decide(K, TIME_S, NODE)
     assert (single.p_star.k_low, single.p_star.k_high) == (1, 1)
-
-
-def test_reserved_pays_for_idle_time() -> None:
-    assert reserved(NODE, fraction=0.6, utilisation=0.6).usd_per_accelerator_s == pytest.approx(per_hour(3.2))
 
 
 OWNED: dict[str, Any] = {

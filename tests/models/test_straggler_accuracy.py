@@ -9,7 +9,6 @@ import pytest
 from scipy import special, stats
 from scipy.integrate import quad
 
-from perfmodel.models.straggler_fit import fit_jitter
 from perfmodel.models.stragglers import FAMILIES, expected_max, expected_max_factor, weibull_shape
 
 
@@ -60,17 +59,3 @@ def test_spread_is_standard_deviation_over_mean_of_one_worker() -> None:
     spreads = np.array([0.01, 0.1, 0.5])
     gaps = np.array([float(expected_max(2, "normal", 1.0, s)) - 1.0 for s in spreads])
     assert gaps == pytest.approx(spreads / np.sqrt(np.pi), rel=1e-9)
-
-
-@pytest.mark.parametrize("steps", [10, 200])
-@pytest.mark.parametrize("own", [0.0, 0.03])
-def test_pace_of_devices_is_told_from_jitter_however_few_the_steps(steps: int, own: float) -> None:
-    """The plain spread of 64 means of ten steps with 5 % jitter is 1.6 %, with devices all alike."""
-    rng = np.random.default_rng(2)
-    found = [
-        fit_jitter(
-            rng.normal(1.0, own, (64, 1)) * rng.lognormal(0.0, 0.05, (64, steps)), resamples=1
-        ).device_spread
-        for _ in range(8)
-    ]
-    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(own, abs=0.006)

@@ -33,7 +33,7 @@ def test_nothing_fixed_scaling_every_price_leaves_p_star(
     tariff = Tariff("t", per_hour(price), node_size=node, minimum_k=minimum, tiers=tiers)
     k = ladder_of(time_s)
     before = cost.decide(k, time_s, tariff)
-    after = cost.decide(k, time_s, tariff.scaled(factor))
+    after = cost.decide(k, time_s, tariff.accelerators_scaled(factor))
     assert after.p_star.k == before.p_star.k
     np.testing.assert_allclose(after.bill.total_usd, factor * before.bill.total_usd, rtol=1e-9)
 

@@ -42,10 +42,6 @@ def texts(svg):
     return [element.text or "" for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def ids(svg):
-    return [element.get("id", "") for element in ET.fromstring(svg).iter()]
-
-
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_every_plot_draws_with_title_and_labelled_axes(kind, name, make):
     figure = plots.figure(make[kind](), name)

@@ -12,7 +12,6 @@ from perfmodel.specs.folders import shipped_folder
 from perfmodel.specs.loader import read_file
 from perfmodel.specs.schema import names, schema, to_text
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "accelerators": "accelerator",
     "links": "link",

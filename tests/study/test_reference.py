@@ -78,7 +78,7 @@ def test_rubric(way):
     assert result["recommended_k"] == 8
 
 
-def test_rubric_degraded(tmp_path):
+def test_rubric_degraded():
     want = expected("rubric")["degraded"]
     text = (REFERENCE / "rubric.csv").read_text().replace("32,250,32,0.871", "32,250,32,0.860")
     assert text.count("0.860") == 1

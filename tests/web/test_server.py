@@ -135,7 +135,7 @@ def test_many_clients_at_once_all_get_the_right_answer(library):
     assert all(code == 200 and asked == got for asked, code, got in answers)
 
 
-def test_worker_processes_answer_and_a_killed_one_is_replaced(library):
+def test_worker_processes_answer_and_a_killed_one_is_replaced():
     workers = Workers(functools.partial(Library), processes=1)
 
     async def scenario():

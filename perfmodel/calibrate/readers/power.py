@@ -40,7 +40,6 @@ class DevicePower:
     power_w: NDArray[np.float64]
     energy_j: float
     mean_w: float
-    gap_s: float  # time without samples, not in the energy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +193,5 @@ def _device(name: str, points: list[tuple[float, float]], tally: Tally) -> Devic
     gap = float(steps[~covered].sum())
     if gap > 0.0:
         tally.note(f"device {name}: {gap:.3g} s without samples are not in its energy")
-    return DevicePower(
-        name, time - time[0], power, energy, energy / length if length > 0.0 else float(power.mean()), gap
-    )
+    mean = energy / length if length > 0.0 else float(power.mean())
+    return DevicePower(name, time - time[0], power, energy, mean)

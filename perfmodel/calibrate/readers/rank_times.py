@@ -90,11 +90,6 @@ class RankTimes(Reading):
         found = fit_jitter(self.time_s[:, several].T, seed=seed)
         return replace(found, slowest_rank=int(self.ranks[several][found.slowest_rank]))
 
-    def slow_ranks(self, factor: float = 1.05) -> tuple[int, ...]:
-        """Ranks whose median time exceeds the median rank's by `factor`."""
-        medians = np.nanmedian(self.time_s, axis=0)
-        return tuple(int(rank) for rank in self.ranks[medians > factor * np.median(medians)])
-
 
 def read_rank_times(path: Path | str) -> RankTimes:
     """Read per-rank step times in any of the forms above."""

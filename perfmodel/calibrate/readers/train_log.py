@@ -31,6 +31,7 @@ from perfmodel.errors import UsageError, did_you_mean
 
 BAR_SECONDS = 20.0
 BATCHES = 10  # batch means per run: neighbouring steps are not independent repeats
+LINES_LOOKED_AT = 20_000  # for the preset that a log is in
 _STAMP = r"(?P<stamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{3,6})"
 _BAR = r"(?P<step>\d+)/(?P<total>\d+)\s*\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)<[^,\]]*,\s*(?P<rate>[\d.]+)\s*(?P<unit>it/s|s/it)"
 
@@ -103,7 +104,7 @@ LONGEST_STEP_LINE = 1 << 14  # characters that are searched: the time grows with
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLog(Reading):
-    """Step times of one run [s] after warm-up, each the mean over `per_row` steps up to step number `step`."""
+    """Step times of one run [s] after warm-up, each that of the steps logged up to step number `step`."""
 
     preset: str = "none"
     step: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -130,9 +131,8 @@ class _Found:
 
     step: list[int] = field(default_factory=list)
     time_s: list[float] = field(default_factory=list)
-    clock: list[tuple[int, float, float]] = field(
-        default_factory=list
-    )  # step, elapsed or time of day, printed step time
+    # step, elapsed or time of day, printed step time
+    clock: list[tuple[int, float, float]] = field(default_factory=list)
     k: int | None = None
     global_batch: float | None = None
     quality: float | None = None
@@ -169,12 +169,12 @@ def read_train_log(
     return _finish(chosen, found, tally, k or found.k or k_of_name(where.stem))
 
 
-def detect_preset(path: Path | str, *, lines: int = 20_000) -> str | None:
+def detect_preset(path: Path | str) -> str | None:
     """The preset with the most matching lines near the beginning; None when none matches."""
     where = Path(path)
     counts = dict.fromkeys(PRESETS, 0)
     for seen, (_, text) in enumerate(numbered_lines(where, Tally(where), redrawn=True)):
-        if seen >= lines:
+        if seen >= LINES_LOOKED_AT:
             break
         text = text[:LONGEST_STEP_LINE]
         for name, preset in PRESETS.items():

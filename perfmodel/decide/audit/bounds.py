@@ -11,6 +11,7 @@ import math
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import WEIGHT_BYTES, Load, Machine, Split, Subject
+from perfmodel.predict.communication import GRADIENT_BYTES
 from perfmodel.predict.layouts import recompute_share
 from perfmodel.specs.layout import Recompute
 from perfmodel.units import format_quantity
@@ -22,7 +23,6 @@ ROUNDING = 1.01
 VOLTAGE_ALLOWANCE = 0.4
 MODEL_PASSES = 3.0  # one forward, and a backward of twice its FLOP (Korthikanti et al. 2022, sec. 5)
 # Weights are updated, so their gradients exist: 2 B each in 16 bit, 1 B below; Adam adds two states.
-GRADIENT_BYTES = 2.0
 ADAM_BYTES = 8.0
 
 

@@ -266,29 +266,27 @@ def ladder(setup: Setup, beliefs: Beliefs, seed: int, *, recompute: Recompute | 
     ]
 
 
-def knee_before_range(
-    series: Series, rungs: Sequence[Rung], threshold: float = DEFAULT_THRESHOLD
-) -> list[Finding]:
+def knee_before_range(series: Series, rungs: Sequence[Rung]) -> list[Finding]:
     """Even the upper band falls below the threshold at half of the largest claimed K."""
     points = series.all
     if not points or not rungs:
         return []
     last = points[-1]
-    hopeful = [rung.k for rung in rungs if rung.high >= threshold]
+    hopeful = [rung.k for rung in rungs if rung.high >= DEFAULT_THRESHOLD]
     knee = max(hopeful, default=rungs[0].k)
     beyond = [rung for rung in rungs if rung.k <= last.k and rung.k >= 2 * knee]
-    if not beyond or beyond[-1].high >= threshold:
+    if not beyond or beyond[-1].high >= DEFAULT_THRESHOLD:
         return []
     claimed = series.efficiency(last)
     kept = "not stated" if claimed is None else f"{claimed:.2f}"
     # A claim that shows its own low efficiency hides nothing: the knee is then advice, not suspicion.
-    open_about_it = claimed is not None and claimed < threshold
+    open_about_it = claimed is not None and claimed < DEFAULT_THRESHOLD
     return [
         Finding(
             code="knee-before-range",
             severity="note" if open_about_it else "suspicious",
             claim=f"K = {last.k} with E {kept}",
-            bound=f"knee (E >= {threshold:g}) at K <= {knee}",
+            bound=f"knee (E >= {DEFAULT_THRESHOLD:g}) at K <= {knee}",
             evidence=f"At K = {beyond[-1].k} the 95 % band of E is {beyond[-1].low:.2f} to {beyond[-1].high:.2f}.",
             weight=last.k / knee,
             k=last.k,

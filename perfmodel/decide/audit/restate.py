@@ -8,7 +8,6 @@ from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.plausible import Rung
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 
-GOALS = ("efficiency", "cost", "time")
 KEPT = 0.85  # the efficiency that the restated headline looks for first
 
 

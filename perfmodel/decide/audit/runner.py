@@ -18,6 +18,7 @@ from perfmodel.predict.setup import Setup
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
+from perfmodel.specs.defaults import DEFAULT_SAMPLES_PER_ACCELERATOR, DEFAULT_TOKENS
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.layout import Layout, Recompute
 
@@ -32,8 +33,6 @@ REFUTES = frozenset(
         "superlinear",
     }
 )
-DEFAULT_TOKENS = 4 * 2**20
-DEFAULT_SAMPLES_PER_ACCELERATOR = 64
 
 
 def audit(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.specs.policies import LOCK_NAME
 
 SCHEMA = "perfmodel/lock/1"
-LOCK_NAME = "perfmodel.lock.json"
 WIDTH = 110
 DIGITS = 6  # of a prediction: more would churn with the last bit of another processor
 _ARRAYS = (

@@ -73,7 +73,6 @@ def run_sweep(
     request: Request,
     beliefs: Beliefs,
     *,
-    threshold: float = DEFAULT_THRESHOLD,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Best layout at each K for each value: knee (as a prediction has it), p*, fastest K, and their cost and time.
@@ -82,15 +81,15 @@ def run_sweep(
     """
     rows: list[dict[str, Any]] = []
     for number, job in zip(sweep.numbers, jobs, strict=True):
-        rows.append({"value": number, **_point(job, request, beliefs, threshold)})
+        rows.append({"value": number, **_point(job, request, beliefs)})
         if progress is not None:
             progress(len(rows), len(sweep.numbers))
     columns = {key: [row[key] for row in rows] for key in rows[0]}
-    how = knee_in_words(threshold, knee_odds(beliefs))
-    return {"path": sweep.path, "unit": sweep.unit, "threshold": threshold, "how": how, **columns}
+    how = knee_in_words(DEFAULT_THRESHOLD, knee_odds(beliefs))
+    return {"path": sweep.path, "unit": sweep.unit, "threshold": DEFAULT_THRESHOLD, "how": how, **columns}
 
 
-def _point(job: Job, request: Request, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
+def _point(job: Job, request: Request, beliefs: Beliefs) -> dict[str, Any]:
     found = search([job], request, beliefs)
     names = (
         "knee_k",
@@ -112,7 +111,7 @@ def _point(job: Job, request: Request, beliefs: Beliefs, threshold: float) -> di
     efficiency = metrics.efficiency(k, useful, regime=job.regime, baseline=0)
     # Efficiencies of the usual layouts are as much in doubt as those of the best.
     usual = curve(setup_at(job, [c.k for c in best]), beliefs, draws=request.draws, seed=request.seed)
-    last = float(threshold_knee(k, efficiency * knee_caution(usual, beliefs), threshold=threshold).k)
+    last = float(threshold_knee(k, efficiency * knee_caution(usual, beliefs)).k)
     row = dict.fromkeys(names, None) | {"knee_k": int(last) if math.isfinite(last) else None}
     if math.isfinite(target.tariff.usd_per_accelerator_s):
         decision = cost.decide(k, useful, target.tariff, work=work)

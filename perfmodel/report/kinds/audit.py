@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Column, Envelope, Table, inputs_of, result_of
+from perfmodel.report.model import Column, Envelope, Table, inputs_of, mappings, result_of
 
 _WEIGHT = {"impossible": 0, "suspicious": 1, "note": 2}
 
@@ -63,12 +63,11 @@ def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]
 
 def _points(result: Mapping[str, Any]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
-    ladder = [row for row in result.get("ladder") or () if isinstance(row, Mapping)]
+    ladder = mappings(result.get("ladder"))
     expected = {str(row.get("k")): row.get("efficiency") for row in ladder}
     rows = [
         {**row, "expected_efficiency": expected.get(str(row.get("k"))) if row.get("efficiency") else None}
-        for row in result.get("points") or ()
-        if isinstance(row, Mapping)
+        for row in mappings(result.get("points"))
     ]
     if not rows:
         return []
@@ -105,5 +104,5 @@ def notes(envelope: Envelope) -> list[str]:
 
 def findings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings with the gravest first; the audit's order within a severity."""
-    rows = [dict(row) for row in result.get("findings") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("findings"))
     return sorted(rows, key=lambda row: _WEIGHT.get(str(row.get("severity")), 3))

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import records
-from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
 
 _KEYS = ("name", "unit", "prior", "value", "low", "high", "status", "source")
 
@@ -80,4 +80,4 @@ def coefficients(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             {"name": str(name), **(item if isinstance(item, Mapping) else {"value": item})}
             for name, item in found.items()
         ]
-    return [dict(row) for row in found or () if isinstance(row, Mapping)]
+    return mappings(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report.ci.rows import AT_K, headline, number, rows
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Column, Envelope, Table, inputs_of, result_of
+from perfmodel.report.model import Column, Envelope, Table, inputs_of, mappings, result_of
 
 _WORDS = {"pass": "pass", "fail": "FAIL", "undecided": "undecided"}
 _STRADDLES = "Undecided: the 90 % band straddles the limit, or there is no baseline yet."
@@ -71,7 +71,7 @@ def _reasons(envelope: Envelope) -> list[Table]:
 
 
 def _changes(result: Mapping[str, Any]) -> list[Table]:
-    told = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    told = mappings(result.get("changes"))
     if not told:
         return []
     cells = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, mappings, result_of
 from perfmodel.specs.layout import layout_words
 
 KNEE_RULES = {
@@ -105,7 +105,7 @@ def assumptions(result: Mapping[str, Any]) -> list[Table]:
 
 def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
     """How the step time, at one K of a curve, answers to each input, largest first."""
-    rows = [row for row in result.get("sensitivity") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("sensitivity"))
     if not rows:
         return []
 
@@ -128,7 +128,7 @@ def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
 
 def limits(result: Mapping[str, Any]) -> list[Table]:
     """What is not modelled, and which way leaving it out biases the answer."""
-    rows = [row for row in result.get("not_modelled") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("not_modelled"))
     if not rows:
         return []
     cells = [(str(row.get("effect") or row.get("name") or ""), str(row.get("bias") or "")) for row in rows]

@@ -8,7 +8,18 @@ from typing import Any
 from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, mapping, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    inputs_of,
+    mapping,
+    mappings,
+    result_of,
+)
 
 NOISE = 5e-4  # an effect below this is none in tables
 _COSTS = "Costs are of a million samples."
@@ -70,7 +81,7 @@ _CAUSES = (
 
 
 def _causes(result: Mapping[str, Any]) -> list[Table]:
-    rows = [row for row in result.get("changes") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("changes"))
     changes = [{key: _noise_is_none(value) for key, value in row.items()} for row in rows]
     changes = [row for row in changes if {row.get("effect"), row.get("cost_effect")} - {None} != {0.0}]
     if not changes:
@@ -92,7 +103,7 @@ def _noise_is_none(value: Any) -> Any:
 
 
 def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
-    rows = [row for row in result.get("equal_speed") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("equal_speed"))
     if not rows:
         return []
     a, b = per_sample(result)

@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
 
 MATTERS = 0.004  # slope from which an input is shown on a terminal
 SHOWS = 1e-6  # share of the step from which a term is
@@ -64,7 +64,7 @@ def notes(envelope: Envelope) -> list[str]:
 
 def terms(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The terms, largest first."""
-    rows = [dict(row) for row in result.get("terms") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("terms"))
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
 
 
@@ -122,7 +122,7 @@ def _slopes(value: Any) -> Cell:
 
 
 def _phases(result: Mapping[str, Any]) -> list[Table]:
-    rows = [row for row in result.get("phases") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("phases"))
     columns = [Column("phase", "", 0), Column("time", "s", 0, "time_s"), Column("share", "%", 0, "share")]
     cells: list[list[Cell]] = [[str(row.get("name")), row.get("time_s"), row.get("share")] for row in rows]
     note = "The host works beside the device, and only the last stage of a pipeline has logits: neither is in every sum."
@@ -134,7 +134,7 @@ def _phases(result: Mapping[str, Any]) -> list[Table]:
 
 
 def _collectives(result: Mapping[str, Any]) -> list[Table]:
-    rows = [row for row in result.get("collectives") or () if isinstance(row, Mapping)]
+    rows = mappings(result.get("collectives"))
     if not rows:
         return []
     specs = [

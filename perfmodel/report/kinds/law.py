@@ -7,7 +7,17 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    inputs_of,
+    mappings,
+    result_of,
+)
 
 _NAMES = {
     "amdahl": "Amdahl's law",
@@ -130,4 +140,4 @@ def _whole(value: Any) -> int | None:
 
 def curves(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The curves of a law, one for each set of parameters."""
-    return [dict(c) for c in result.get("curves") or () if isinstance(c, Mapping)]
+    return mappings(result.get("curves"))

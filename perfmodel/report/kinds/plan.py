@@ -7,7 +7,17 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    inputs_of,
+    mappings,
+    result_of,
+)
 
 TOP = 10
 
@@ -70,17 +80,17 @@ def tables(envelope: Envelope) -> list[Table]:
         found.append(_ranking("All candidates", rows, "detail", "", marked=(0,)))
     elif isinstance(nearest, Mapping):
         found.append(_ranking("Nearest feasible answer", [nearest], "decision", _from(result)))
-    clusters = _rows(result, "by_cluster")
+    clusters = mappings(result.get("by_cluster"))
     if any(row.get("k") is not None for row in clusters):
         more = len(clusters) - TOP
         note = f"{more} more in the JSON." if more > 0 else ""
         found.append(_ranking("Best of each cluster", clusters[:TOP], "decision", note))
     found += _goals(result) + _sweep(result)
-    front = [row for row in result.get("pareto") or () if isinstance(row, Mapping)]
+    front = mappings(result.get("pareto"))
     if front:
         found.append(_front(front, _limits_aside(envelope)))
     found += _regimes(result, _limits_aside(envelope)) + _goodput(result)
-    by_k = [row for row in result.get("by_k") or () if isinstance(row, Mapping)]
+    by_k = mappings(result.get("by_k"))
     if by_k:
         found.append(_ranking("Best layout at each K", by_k, "detail", ""))
     refused = _refused(result)
@@ -113,7 +123,7 @@ def notes(envelope: Envelope) -> list[str]:
         found.append(f"Ways out: {'; or '.join(ways)}.")
     if isinstance(result.get("runner_up"), str):
         found.append(f"Runner-up: {result['runner_up']}.")
-    found += [str(row["sentence"]) for row in _rows(result, "regimes")[:1] if row.get("sentence")]
+    found += [str(row["sentence"]) for row in mappings(result.get("regimes"))[:1] if row.get("sentence")]
     if result.get("interrupted"):
         found.append("Interrupted: this is what was finished.")
     if result.get("evaluated") is not None:
@@ -144,11 +154,13 @@ def _sweep_chart(result: Mapping[str, Any]) -> list[Chart]:
 
 def _front_chart(envelope: Envelope) -> list[Chart]:
     result = result_of(envelope)
-    rows = _rows(result, "by_k") or candidates(result)
+    rows = mappings(result.get("by_k")) or candidates(result)
     points = [(_run(r), float(r["cost_usd"])) for r in rows if _run(r) and r.get("cost_usd")]
     if not points:
         return []
-    front = sorted((_run(r), float(r["cost_usd"])) for r in _rows(result, "pareto") if r.get("cost_usd"))
+    front = sorted(
+        (_run(r), float(r["cost_usd"])) for r in mappings(result.get("pareto")) if r.get("cost_usd")
+    )
     factor, unit = text.scale([t for t, _ in points], "s")
     series = [Series("best of each K", [t / factor for t, _ in points], [c for _, c in points], style="dots")]
     if front:
@@ -164,11 +176,7 @@ def _run(row: Mapping[str, Any]) -> float:
 
 def candidates(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The ranked candidates, best first."""
-    return [dict(row) for row in result.get("candidates") or () if isinstance(row, Mapping)]
-
-
-def _rows(result: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    return [row for row in result.get(key) or () if isinstance(row, Mapping)]
+    return mappings(result.get("candidates"))
 
 
 def _ranking(
@@ -227,7 +235,7 @@ def _ranking(
 
 def _from(result: Mapping[str, Any]) -> str:
     """Where efficiency counts from."""
-    bases = _rows(result, "baselines")
+    bases = mappings(result.get("baselines"))
     if len(bases) > 1:
         return "E counts from each cluster's smallest K that fits, at the fastest layout found there."
     return "".join(
@@ -246,15 +254,9 @@ def _limits_aside(envelope: Envelope) -> str:
 def _front(rows: Sequence[Mapping[str, Any]], note: str) -> Table:
     """The front with bars: the longer, the slower or the dearer."""
     table = _ranking("Pareto front: no layout is both faster and cheaper", rows, "curve", "")
-    slow = max((row.get("wall_s") or row.get("time_s") or 0.0 for row in rows), default=0.0) or 1.0
+    slow = max(map(_run, rows), default=0.0) or 1.0
     dear = max((row.get("cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
-    bars: list[tuple[Cell, ...]] = [
-        (
-            _bar((row.get("wall_s") or row.get("time_s") or 0.0) / slow),
-            _bar((row.get("cost_usd") or 0.0) / dear),
-        )
-        for row in rows
-    ]
+    bars = [(_bar(_run(row) / slow), _bar((row.get("cost_usd") or 0.0) / dear)) for row in rows]
     columns = [*table.heads, Column("time", "", 4, "time_bar"), Column("cost", "", 4, "cost_bar")]
     cells = [[*row, *bar] for row, bar in zip(table.rows, bars, strict=True)]
     return Table(table.title, columns, cells, note=note, role="curve")
@@ -265,7 +267,7 @@ def _bar(share: float) -> str:
 
 
 def _goals(result: Mapping[str, Any]) -> list[Table]:
-    rows = _rows(result, "recommendations")
+    rows = mappings(result.get("recommendations"))
     if not rows:
         return []
     columns = [Column("goal", "", 0), Column("K", "", 0), Column("in words", "", 0)]
@@ -275,7 +277,7 @@ def _goals(result: Mapping[str, Any]) -> list[Table]:
 
 def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
     """Each way to pay: p*, the fastest K and the exchange rate between them."""
-    rows = _rows(result, "regimes")
+    rows = mappings(result.get("regimes"))
     if not rows:
         return []
     columns = [
@@ -335,7 +337,6 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
     sweep = result.get("sweep")
     if not isinstance(sweep, Mapping):
         return []
-    names = ("value", "knee_k", "p_star_k", "p_star_usd", "fastest_k", "fastest_s")
     unit = f" [{sweep['unit']}]" if sweep.get("unit") else ""
     columns = [
         Column(f"{sweep.get('path')}{unit}", "", 0, "value"),
@@ -345,7 +346,7 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
         Column("fastest K", "", 0, "fastest_k"),
         Column("its run", "s", 1, "fastest_s"),
     ]
-    lists = [list(sweep.get(name) or ()) for name in names]
+    lists = [list(sweep.get(column.key) or ()) for column in columns]
     cells: list[tuple[Cell, ...]] = list(zip(*lists, strict=False))
     how = sweep.get("how") or f"the largest K with an efficiency of at least {sweep.get('threshold')}"
     note = f"Knee: {how}; - where not reached."

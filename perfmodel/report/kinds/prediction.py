@@ -17,6 +17,7 @@ from perfmodel.report.model import (
     Table,
     inputs_of,
     mapping,
+    mappings,
     result_of,
 )
 
@@ -352,7 +353,7 @@ def _marks(result: Mapping[str, Any]) -> list[Mark]:
 
 
 def _measured(result: Mapping[str, Any]) -> Series | None:
-    points = [p for p in result.get("measured") or () if isinstance(p, Mapping) and p.get("time_s")]
+    points = [p for p in mappings(result.get("measured")) if p.get("time_s")]
     base = result.get("baseline_k") or 1
     start = common.at(result, "time_s", base)
     if not points or not start:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, listed, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, listed, mappings, result_of
 
 
 def title(envelope: Envelope) -> str:
@@ -85,7 +85,7 @@ def notes(envelope: Envelope) -> list[str]:
 
 def phases(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The phases as rows."""
-    return [dict(row) for row in result.get("phases") or () if isinstance(row, Mapping)]
+    return mappings(result.get("phases"))
 
 
 def _first(value: Any) -> Any:

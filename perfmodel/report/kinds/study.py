@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.report import text
@@ -18,6 +18,7 @@ from perfmodel.report.model import (
     Table,
     inputs_of,
     mapping,
+    mappings,
     result_of,
 )
 
@@ -89,7 +90,7 @@ def notes(envelope: Envelope) -> list[str]:
             f"set-up time is apart from the times above: {text.quantity(min(setup), 's')} to "
             f"{text.quantity(max(setup), 's')} a run."
         )
-    for item in _rows(result.get("honesty")):
+    for item in mappings(result.get("honesty")):
         grave = "warning: " if item.get("severity") == "warning" else ""
         found.append(f"{grave}{item.get('message')}; {item.get('advice')}.")
     return [*found, *(str(note) for note in result.get("notes") or ())]
@@ -98,7 +99,9 @@ def notes(envelope: Envelope) -> list[str]:
 def _read(result: Mapping[str, Any]) -> list[Table]:
     """What became of the files' lines, each rejected line, and the draws behind the energy."""
     titles = {"power": "Power while at work", "readings": "Lines of each file", "rejected": "Rejected lines"}
-    return [records(name, rows, "detail") for key, name in titles.items() if (rows := _rows(result.get(key)))]
+    return [
+        records(name, rows, "detail") for key, name in titles.items() if (rows := mappings(result.get(key)))
+    ]
 
 
 def charts(envelope: Envelope) -> list[Chart]:
@@ -273,7 +276,7 @@ def _percent(value: Any) -> str | None:
 
 
 def _ladder(result: Mapping[str, Any]) -> list[Table]:
-    steps = [s for s in _rows(result.get("marginal")) if s.get("cost_usd") is not None]
+    steps = [s for s in mappings(result.get("marginal")) if s.get("cost_usd") is not None]
     if not steps:
         return []
     columns = [
@@ -314,7 +317,7 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
     if choice.get("chosen"):
         note = f"By AICc the data single out {choice['chosen']}."
     elif choice.get("rivals"):
-        best = _rows(choice.get("candidates"))[0].get("law")
+        best = mappings(choice.get("candidates"))[0].get("law")
         note = f"No law is chosen: the data do not tell {best} from {', '.join(choice['rivals'])}."
     else:
         note = "No law is chosen: too few points to test them all."
@@ -379,7 +382,7 @@ def _serving(result: Mapping[str, Any]) -> list[Table]:
 def _checklist(result: Mapping[str, Any]) -> list[Table]:
     columns = [Column("ok", "", 0), Column("a scaling result must state", "", 0), Column("here", "", 0)]
     rows: list[list[Cell]] = [
-        [bool(r.get("ok")), str(r.get("item")), str(r.get("note"))] for r in _rows(result.get("checklist"))
+        [bool(r.get("ok")), str(r.get("item")), str(r.get("note"))] for r in mappings(result.get("checklist"))
     ]
     return [Table("Checklist", columns, rows, role="breakdown")] if rows else []
 
@@ -391,7 +394,7 @@ def _laws(result: Mapping[str, Any]) -> list[Table]:
         Column("above the best"), Column("weight", "%"),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
-    for fit in _rows(choice.get("candidates")):
+    for fit in mappings(choice.get("candidates")):
         terms = ", ".join(f"{name} {text.number(s)}" for name, s in mapping(fit.get("seconds")).items())
         rows.append(
             [fit.get("law"), terms, *(fit.get(k) for k in ("rms_relative", "aicc", "delta", "weight"))]
@@ -402,10 +405,5 @@ def _laws(result: Mapping[str, Any]) -> list[Table]:
 def _honesty(result: Mapping[str, Any]) -> list[Table]:
     columns = [Column("severity"), Column("code"), Column("finding"), Column("advice")]
     keys = ("severity", "code", "message", "advice")
-    rows = [[str(item.get(key)) for key in keys] for item in _rows(result.get("honesty"))]
+    rows = [[str(item.get(key)) for key in keys] for item in mappings(result.get("honesty"))]
     return [Table("Honesty checks", columns, rows, role="detail")] if rows else []
-
-
-def _rows(value: Any) -> list[dict[str, Any]]:
-    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [dict(item) for item in listed if isinstance(item, Mapping)]

@@ -10,6 +10,7 @@ from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
 from perfmodel.report.svg import MOST_DOTS
+from perfmodel.units import counted
 
 WORST = 15
 FEW_KNEES = 20  # families: one more or less moves the share by a twentieth
@@ -30,24 +31,20 @@ def answer(envelope: Envelope) -> str:
     for name, mode in _with_points(result).items():
         words.append(
             f"{name.replace('_', ' ')}: median error {text.quantity(mode.get('median_ape'), '%')} "
-            f"over {_counted(mode.get('points', 0), 'point', 'points')} "
-            f"of {_counted(mode.get('families', 0), 'family', 'families')}, "
+            f"over {counted(mode.get('points', 0), 'point', 'points')} "
+            f"of {counted(mode.get('families', 0), 'family', 'families')}, "
             f"the 90 % band holds {text.quantity(mode.get('coverage_90'), '%')}"
         )
     collectives = result.get("collectives")
     if isinstance(collectives, Mapping) and collectives.get("points"):
         words.append(
             f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
-            f"over {_counted(collectives['points'], 'point', 'points')}"
+            f"over {counted(collectives['points'], 'point', 'points')}"
         )
     left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
     if left_out:
-        words.append(f"{_counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
+        words.append(f"{counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
     return "; ".join(words) + "." if words else "Nothing was scored."
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -98,10 +95,10 @@ def _by_reason(rows: Sequence[Mapping[str, Any]], noun: tuple[str, str], said: s
     """A line for each reason, with the first place, or one for all where they are many."""
     reasons = Counter(str(one.get("reason")) for one in rows)
     if len(reasons) > MOST_REASONS:
-        every = _counted(reasons.total(), *noun)
+        every = counted(reasons.total(), *noun)
         return [f"{every} {said}, for {len(reasons)} reasons: `{key}` of --format json has each"]
     return [
-        f"{_first_place(one for one in rows if one.get('reason') == reason)}{_counted(count, *noun)} {said}: "
+        f"{_first_place(one for one in rows if one.get('reason') == reason)}{counted(count, *noun)} {said}: "
         f"{reason.removeprefix('collectives: ')}"
         for reason, count in reasons.items()
     ]
@@ -113,7 +110,7 @@ def _skipped(result: Mapping[str, Any]) -> list[str]:
     for name, mode in modes(result).items():
         reasons = Counter(mode.get("skipped") or {}).most_common()
         if reasons:
-            every = _counted(sum(count for _, count in reasons), "family", "families")
+            every = counted(sum(count for _, count in reasons), "family", "families")
             told = "; ".join(
                 f"{reason}: {count}" if len(reasons) > 1 else reason for reason, count in reasons
             )
@@ -204,7 +201,7 @@ def _few_knees(result: Mapping[str, Any]) -> str:
     """Families behind the share of knees, where they are so few that it says little."""
     counts = {name: (mode.get("knee") or {}).get("families") for name, mode in modes(result).items()}
     few = [
-        f"{name.replace('_', ' ')} of {_counted(count, 'family', 'families')}"
+        f"{name.replace('_', ' ')} of {counted(count, 'family', 'families')}"
         for name, count in counts.items()
         if count and count < FEW_KNEES
     ]

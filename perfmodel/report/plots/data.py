@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Envelope, kind_of, result_of
+from perfmodel.report.model import Envelope, kind_of, mappings, result_of
 
 Values = list[float | None]
 
@@ -64,9 +64,7 @@ def scaling(envelope: Envelope) -> Scaling:
     hidden = result.get("hidden_s")
     if isinstance(hidden, list):
         hidden = {"communication": hidden}
-    points = [
-        p for p in result.get("measured") or () if isinstance(p, Mapping) and p.get("time_s") and p.get("k")
-    ]
+    points = [p for p in mappings(result.get("measured")) if p.get("time_s") and p.get("k")]
     return Scaling(
         subject=common.subject(envelope),
         regime=str(common.setting(envelope, "regime") or "strong"),
@@ -107,13 +105,6 @@ def points(x: list[float], y: Values) -> tuple[list[float], list[float]]:
     """The pairs where there is a value."""
     pairs = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
     return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-def rows(value: Any) -> list[dict[str, Any]]:
-    """A list of mappings, without anything else that was in it."""
-    return (
-        [dict(item) for item in value or () if isinstance(item, Mapping)] if isinstance(value, list) else []
-    )
 
 
 def _carry(speedup: Values, time: Values, edge: Values) -> Values:

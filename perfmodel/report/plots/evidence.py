@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import audit as audit_kind
-from perfmodel.report.model import Envelope, result_of
+from perfmodel.report.model import Envelope, mappings, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _ratio_axis(axes: Axes) -> None:
 
 def calibration(envelope: Envelope) -> Figure:
     """Fitted against measured points."""
-    rows = data.rows(result_of(envelope).get("points"))
+    rows = mappings(result_of(envelope).get("points"))
     pairs = [
         (float(r["measured_s"]), float(r["fitted_s"]))
         for r in rows
@@ -100,7 +100,7 @@ def sweeps(envelope: Envelope) -> Figure:
     """Bus bandwidth of each collective sweep against its bytes: measured points, and the fit through them."""
     result = result_of(envelope)
     groups: dict[str, list[Any]] = {}
-    for row in data.rows(result.get("sweep_points")):
+    for row in mappings(result.get("sweep_points")):
         groups.setdefault(str(row["sweep"]), []).append(row)
     figure, axes = style.new("Collective sweeps and their fits", "message [B]", "")
     rates = [float(row["bus_bandwidth_bytes_per_s"]) for rows in groups.values() for row in rows]
@@ -117,7 +117,7 @@ def sweeps(envelope: Envelope) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     _plain_log_axes(axes)
-    for item in data.rows(result.get("crossovers")):
+    for item in mappings(result.get("crossovers")):
         style.vertical(axes, float(item["bytes"]), f"{item['from']} to {item['to']}")
     style.legend_below(figure, axes)
     return figure
@@ -127,7 +127,7 @@ def policies(envelope: Envelope) -> Figure:
     """Each policy's value and band as a share of its limit: the line at 1 is the limit."""
     rows = [
         r
-        for r in data.rows(result_of(envelope).get("policies"))
+        for r in mappings(result_of(envelope).get("policies"))
         if _number(r.get("limit")) and _number(r.get("value"))
     ]
     figure, axes = style.new("Policies", "value / limit", "", size=(9.0, max(3.2, 2.0 + 0.6 * len(rows))))
@@ -154,7 +154,7 @@ def policies(envelope: Envelope) -> Figure:
 def audit(envelope: Envelope) -> Figure:
     """Claimed against predicted values over K, with the band."""
     result = result_of(envelope)
-    rows = [r for r in data.rows(result.get("points")) if r.get("k")]
+    rows = [r for r in mappings(result.get("points")) if r.get("k")]
     figure, axes = style.new(audit_kind.title(envelope), "", "time of a step [s]")
     k = [float(r["k"]) for r in rows]
     columns = {
@@ -209,9 +209,9 @@ def _plain_log_axes(axes: Axes) -> None:
 
 def _by_mode(envelope: Envelope) -> dict[str, list[tuple[float, float, float]]]:
     groups: dict[str, list[tuple[float, float, float]]] = {}
-    for family in data.rows(result_of(envelope).get("families")):
+    for family in mappings(result_of(envelope).get("families")):
         rows = groups.setdefault(str(family.get("mode")), [])
-        for point in data.rows(family.get("points")):
+        for point in mappings(family.get("points")):
             if point.get("measured_s") and point.get("predicted_s"):
                 rows.append(
                     (float(point["measured_s"]), float(point["predicted_s"]), float(point.get("k") or 1))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, plan, study
-from perfmodel.report.model import Envelope, kind_of, result_of
+from perfmodel.report.model import Envelope, kind_of, mappings, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def cost(envelope: Envelope) -> Figure:
 
 def tornado(envelope: Envelope) -> Figure:
     """Sensitivities: the change of the step time when one input moves down and up, largest on top."""
-    rows = data.rows(result_of(envelope).get("sensitivity"))
+    rows = mappings(result_of(envelope).get("sensitivity"))
 
     def reach(row: dict[str, Any]) -> float:
         return float(max(abs(row.get("low") or 0.0), abs(row.get("high") or 0.0)))
@@ -129,7 +129,7 @@ def _by_k(envelope: Envelope) -> list[Point]:
 
 def _candidates(envelope: Envelope) -> list[Point]:
     result = result_of(envelope)
-    rows = [*plan.candidates(result), *(r for r in data.rows(result.get("by_k")))]
+    rows = [*plan.candidates(result), *mappings(result.get("by_k"))]
     rows = [r for r in rows if r.get("time_s") and r.get("cost_usd")]
     clusters = {r.get("cluster") for r in rows}
     prefix = len(clusters) > 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import roofline as roofline_kind
-from perfmodel.report.model import Envelope, listed, mapping, result_of
+from perfmodel.report.model import Envelope, listed, mapping, mappings, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def collective(envelope: Envelope) -> Figure:
     lines = {
         str(n): data.numbers(result["algorithms"], n, len(sizes)) for n in mapping(result.get("algorithms"))
     }
-    measured = [p for p in data.rows(result.get("measured")) if p.get("bytes") and p.get("time_s")]
+    measured = [p for p in mappings(result.get("measured")) if p.get("bytes") and p.get("time_s")]
     times = [t for values in lines.values() for t in values if t] + [float(p["time_s"]) for p in measured]
     factor = style.unit_axis(axes, "y", times, "s", "time")
     for i, (name, values) in enumerate(lines.items()):
@@ -106,7 +106,7 @@ def collective(envelope: Envelope) -> Figure:
         )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    for item in data.rows(result.get("crossovers")):
+    for item in mappings(result.get("crossovers")):
         if item.get("bytes"):
             style.vertical(axes, float(item["bytes"]), f"{item.get('from')} to {item.get('to')}")
     _byte_ticks(axes, sizes)
@@ -126,7 +126,7 @@ def straggler(envelope: Envelope) -> Figure:
             x, y, color=style.COLORS[i % 8], linestyle=style.DASHES[i % 4], marker=style.MARKERS[i % 8],
             label=style.plain(str(name).replace("_", " ")),
         )  # fmt: skip
-    measured = [p for p in data.rows(result.get("measured")) if p.get("k") and p.get("ratio")]
+    measured = [p for p in mappings(result.get("measured")) if p.get("k") and p.get("ratio")]
     if measured:
         axes.plot(
             [p["k"] for p in measured], [p["ratio"] for p in measured], "D", color=style.RED, label="measured"

@@ -134,11 +134,11 @@ def legend(axes: Axes, **options: Any) -> None:
         axes.legend(handles, labels, **{"loc": "best", **options})
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
+def legend_below(figure: Figure, axes: Axes) -> None:
     """A legend under the axes, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if len(handles) > 1:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=11)
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=11)
 
 
 def vertical(axes: Axes, x: float, label: str, *, top: bool = True) -> None:

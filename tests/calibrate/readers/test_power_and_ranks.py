@@ -72,8 +72,7 @@ def test_gaps_are_left_out_and_said(tmp_path):
     lines.append(f"{late}, 0, NVIDIA A100-SXM4-80GB, 200.00 W, 3 %")
     log = read_power(save(tmp_path, lines))
     assert log.energy_j() == pytest.approx(12_000.0)
-    assert log.devices[0].gap_s == pytest.approx(3540.0)
-    assert "without samples" in log.notes[0]
+    assert "3.54e+03 s without samples" in log.notes[0]
 
 
 def test_bad_samples_are_rejected(tmp_path):
@@ -125,7 +124,6 @@ def test_every_form_gives_the_same_table(tmp_path, form):
     assert log.ranks.tolist() == list(range(8))
     assert log.warmup == (0,)
     np.testing.assert_allclose(log.time_s, time[1:], rtol=1e-4)
-    assert log.slow_ranks() == (5,)
     assert 0.025 < np.std(log.jitter()) < 0.035
     assert log.rejected_count == 0
     assert adds_up(log)
