@@ -17,6 +17,7 @@ from perfmodel.models.weighted import weighted_quantile
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.report import html, plots
 from perfmodel.results import Result, plain
+from perfmodel.validate.knees import ALARMS
 from perfmodel.validate.runner import validate
 
 HERE = Path(__file__).resolve().parent
@@ -387,8 +388,8 @@ def knees(group: dict[str, Any]) -> list[str]:
             rows,
         ),
         "A knee is declared at the first measured K where the predicted chance of an efficiency below 70 % exceeds odds that",
-        "were chosen, for each fold, on the other folds (most knees found at no more than 4 % false alarms). Both knees are",
-        "read at the measured K: one predicted just beyond the last of them counts as missed.",
+        f"were chosen, for each fold, on the other folds (most knees found at no more than {100 * ALARMS:g} % false alarms).",
+        "Both knees are read at the measured K: one predicted just beyond the last of them counts as missed.",
         "",
     ]
 

@@ -23,7 +23,7 @@ from perfmodel.predict.coefficients import NAMES
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-PASSES = 3
+PASSES = 6  # of reweighting: after three, one bad row still made its neighbours doubted
 WIDEST = 9.0  # times the prior variance
 
 

@@ -67,6 +67,14 @@ def test_one_bad_row_is_doubted_and_does_not_take_the_rest_along(setup) -> None:
     assert after[[0, 1, 3, 4, 5]] == pytest.approx(good[[0, 1, 3, 4, 5]], rel=0.12)
 
 
+def test_a_bad_last_row_among_few_makes_no_other_doubted(setup) -> None:  # type: ignore[no-untyped-def]
+    k = (1, 2, 4, 8)
+    good = 0.8 * curve(at(setup, *k), shipped_beliefs(), draws=0).time_s
+    updated, report = calibrate(at(setup, *k), good * [1.0, 1.0, 1.0, 2.8], shipped_beliefs())
+    assert [row["k"] for row in report["points"] if row["doubted"]] == [8]
+    assert curve(at(setup, *k), updated, draws=0).time_s == pytest.approx(good, rel=0.06)
+
+
 def test_a_direct_measurement_moves_its_coefficient(setup) -> None:  # type: ignore[no-untyped-def]
     beliefs = shipped_beliefs()
     belief = beliefs.belief(setup.features())
