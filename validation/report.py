@@ -201,7 +201,7 @@ def report(results: dict[str, Any]) -> str:
         "![Predicted over measured time by K](figures/error_by_k.png)",
         "",
         "Markers are the middle of the points of an octave of K, bars hold the inner 80 % of them. Around 4,096 accelerators",
-        "there are few runs, half of them MLPerf's steps of 4 to 36 ms, which are predicted two to six times too slow.",
+        "there are few runs, half of them MLPerf's steps of 4 to 36 ms, which are predicted some 1.7 times too slow.",
         "",
         "Times below a millisecond are mostly of sources that state no batch: seconds per sample and accelerator, of which",
         "only ratios over K are scored, after a calibration.",
