@@ -232,6 +232,15 @@ class Finisher:
                 if layout.dp is None
                 else f"K must be {size}",
             )
+        group = layout.shard_group or 1
+        shared = [count // (layout.tp * layout.pp) for count in fits]  # ranks that hold the same weights
+        uneven = [ranks for ranks in shared if ranks > group and ranks % group]
+        if uneven:
+            self._refuse(
+                "layout.shard_group",
+                f"shard_group {group} does not divide the {uneven[0]} ranks that share weights at "
+                f"K = {uneven[0] * layout.tp * layout.pp}",
+            )
         if layout.sharding is None:
             alone = (self.spec.sync_every or 1) > 1
             sharding = "zero1" if workload.kind in TRANSFORMER_KINDS and not alone else "ddp"
