@@ -219,90 +219,127 @@ def fit(
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
     """
-    n_c, n_u = len(NAMES), discrepancy.shape[0]
-    values, prior_sd, scatter = start.copy(), prior_sd.copy(), scatter.copy()
+    values, deviations = start.copy(), prior_sd.copy()
+    sizes = np.array([family.rows.size for family in families])
     rows = np.concatenate([family.rows for family in families])
-    owner = np.repeat(np.arange(len(families)), [family.rows.size for family in families])
-    starts = np.cumsum([0] + [family.rows.size for family in families])
-    boost = np.ones(len(families)) if offset_boost is None else offset_boost
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    boost = np.ones(sizes.size) if offset_boost is None else offset_boost
     weights = np.ones(rows.size)
-    deviations = prior_sd.copy()
-    y, extra = target[rows], discrepancy[:, rows]
+    y = target[rows]
     for iteration in range(iterations):
-        population = shifts.logs(values)
-        predicted, jacobian = linearise(model, rows, population[:, owner])
-        stacked = np.vstack([jacobian, extra])
-        residual = y - predicted
-        normal = np.diag(1.0 / np.square(prior_sd))
-        right = -(values - prior) / np.square(prior_sd)
-        used = np.zeros(n_c + n_u)
-        squares = np.zeros(n_c + n_u)
-        trusts = np.ones(len(families))
-        conditionals: list[tuple[Conditional, Array]] = []
-        for index in range(len(families)):
-            part = slice(starts[index], starts[index + 1])
-            variance = scatter.copy()
-            variance[n_c] *= boost[index]
-            count = float(part.stop - part.start)
-            row_noise = np.square(noise) / weights[part] * max(1.0, count / MOST_ROWS)
-            found = condition(stacked[:, part], residual[part], variance, row_noise)
-            member = shifts.members[index]
-            column = shifts.coefficient[member]
-            # Multivariate Student-t: a family far from the population pulls less.
-            trust = (DEGREES_OF_FREEDOM + count) / (DEGREES_OF_FREEDOM + found.distance)
-            normal[np.ix_(member, member)] += trust * found.information[np.ix_(column, column)]
-            right[member] += trust * found.score[column]
-            trusts[index] = trust
-            conditionals.append((found, variance))
+        predicted, jacobian = linearise(model, rows, shifts.logs(values)[:, owner])
+        effects, residual = np.vstack([jacobian, discrepancy[:, rows]]), y - predicted
+        given = _given(effects, residual, starts, scatter, boost, np.square(noise) / weights)
+        normal, right = _normal_equations(shifts, given, values - prior, prior_sd)
         if learn_variances:
             covariance = np.asarray(np.linalg.inv(normal), dtype=np.float64)
             step = covariance @ right
             deviations = np.sqrt(np.diag(covariance)).astype(np.float64)
         else:
             step = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
-        change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         here = Local(
             residual=lambda at: y - model(shifts.logs(at)[:, owner], rows),
-            conditionals=[found for found, _ in conditionals],
+            conditionals=[family.found for family in given],
             starts=starts,
             prior=prior,
             prior_sd=prior_sd,
         )
+        change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         change = change * here.share(values, change)
         values = values + change
-        moved = np.zeros((n_c, len(families)))
-        for index, member in enumerate(shifts.members):
-            np.add.at(moved[:, index], shifts.coefficient[member], change[member])
-        noise_left, freedom = np.empty(rows.size), np.empty(rows.size)
-        for index, (found, variance) in enumerate(conditionals):
-            part = slice(starts[index], starts[index + 1])
-            score = found.score - found.information[:, :n_c] @ moved[:, index]
-            mean = variance * score
-            limit = np.full(n_c + n_u, np.inf)
-            limit[:n_c] = LIMIT * np.sqrt(variance[:n_c])
-            effects = np.clip(mean, -limit, limit)
-            shift = stacked[:n_c, part].T @ moved[:, index]
-            noise_left[part] = residual[part] - shift - stacked[:, part].T @ effects
-            freedom[part] = found.freedom
-            gamma = variance * np.diag(found.information)
-            if boost[index] == 1.0:
-                used += gamma
-                squares += min(trusts[index], 1.0) * np.square(effects)
-        weights = student_weights(noise_left, noise)
+        left = _left(given, effects, residual, shifts.logs(change), boost)
+        weights = student_weights(left.noise, noise)
         if learn_variances and iteration >= SETTLED:
-            scatter = (VARIANCE_WEIGHT * scatter_prior + squares) / (VARIANCE_WEIGHT + used)
+            scatter = (VARIANCE_WEIGHT * scatter_prior + left.squares) / (VARIANCE_WEIGHT + left.used)
             scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
-            share = 1.0 / np.array([family.rows.size for family in families])[owner]
-            variance_left = (share * weights * np.square(noise_left)).sum() / (share * freedom).sum()
+            share = 1.0 / sizes[owner]
+            variance_left = (share * weights * np.square(left.noise)).sum() / (share * left.freedom).sum()
             noise = float(np.clip(np.sqrt(variance_left), LEAST_NOISE, MOST_NOISE))
-            determined = 1.0 - np.square(deviations / prior_sd)
-            for group in range(len(shifts.group_names)):
-                inside = np.flatnonzero(shifts.group == group)
-                if shifts.group_names[group][1] == "all" or inside.size < 2:
-                    continue
-                squared = (
-                    PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(values[inside] - prior[inside]).sum()
-                )
-                variance_now = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
-                prior_sd[inside] = np.clip(np.sqrt(variance_now), LEAST_SPREAD, largest_sd[inside[0]])
+            prior_sd = _level_spreads(shifts, values - prior, deviations, prior_sd, largest_sd)
     return Fit(shifts, values, deviations, prior_sd, scatter, noise)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """One family given its rows, at one iterate."""
+
+    part: slice  # of the rows
+    variance: Array  # prior, of its random effects
+    found: Conditional
+    trust: float  # multivariate Student-t: a family far from the population pulls less
+
+
+def _given(
+    effects: Array, residual: Array, starts: Index, scatter: Array, boost: Array, noise_variance: Array
+) -> list[_Given]:
+    """Condition every family on its rows."""
+    given = []
+    for index, factor in enumerate(boost):
+        part = slice(starts[index], starts[index + 1])
+        count = float(part.stop - part.start)
+        variance = scatter.copy()
+        variance[len(NAMES)] *= factor
+        row_noise = noise_variance[part] * max(1.0, count / MOST_ROWS)
+        found = condition(effects[:, part], residual[part], variance, row_noise)
+        trust = (DEGREES_OF_FREEDOM + count) / (DEGREES_OF_FREEDOM + found.distance)
+        given.append(_Given(part, variance, found, trust))
+    return given
+
+
+def _normal_equations(
+    shifts: Shifts, given: Sequence[_Given], from_prior: Array, prior_sd: Array
+) -> tuple[Array, Array]:
+    """Matrix and right-hand side of a Gauss-Newton step of the shifts, random effects integrated out."""
+    normal = np.diag(1.0 / np.square(prior_sd))
+    right = -from_prior / np.square(prior_sd)
+    for member, family in zip(shifts.members, given, strict=True):
+        column = shifts.coefficient[member]
+        normal[np.ix_(member, member)] += family.trust * family.found.information[np.ix_(column, column)]
+        right[member] += family.trust * family.found.score[column]
+    return normal, right
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a step of the shifts leaves to random effects and noise."""
+
+    noise: Array  # residual of each row
+    freedom: Array  # degrees of freedom that each row leaves for the noise
+    squares: Array  # of each random effect, summed over families
+    used: Array  # degrees of freedom of each random effect, likewise
+
+
+def _left(given: Sequence[_Given], effects: Array, residual: Array, moved: Array, boost: Array) -> _Left:
+    """Random effects and noise after the population of each family `moved`, shape (n_coefficients, n_families)."""
+    n_c = len(NAMES)
+    noise, freedom = np.empty(residual.size), np.empty(residual.size)
+    squares, used = np.zeros(effects.shape[0]), np.zeros(effects.shape[0])
+    for index, (family, factor) in enumerate(zip(given, boost, strict=True)):
+        part, found = family.part, family.found
+        mean = family.variance * (found.score - found.information[:, :n_c] @ moved[:, index])
+        limit = np.full(mean.size, np.inf)
+        limit[:n_c] = LIMIT * np.sqrt(family.variance[:n_c])
+        effect = np.clip(mean, -limit, limit)
+        noise[part] = residual[part] - effects[:n_c, part].T @ moved[:, index] - effects[:, part].T @ effect
+        freedom[part] = found.freedom
+        if factor == 1.0:
+            used += family.variance * np.diag(found.information)
+            squares += min(family.trust, 1.0) * np.square(effect)
+    return _Left(noise, freedom, squares, used)
+
+
+def _level_spreads(
+    shifts: Shifts, from_prior: Array, deviations: Array, prior_sd: Array, largest_sd: Array
+) -> Array:
+    """The spread of the shifts of each level that has two or more, by MacKay's fixed point."""
+    spreads = prior_sd.copy()
+    determined = 1.0 - np.square(deviations / prior_sd)
+    for group, (_, level) in enumerate(shifts.group_names):
+        inside = np.flatnonzero(shifts.group == group)
+        if level == "all" or inside.size < 2:
+            continue
+        squared = PRIOR_WEIGHT * prior_sd[inside[0]] ** 2 + np.square(from_prior[inside]).sum()
+        variance = squared / (PRIOR_WEIGHT + max(float(determined[inside].sum()), 0.0))
+        spreads[inside] = np.clip(np.sqrt(variance), LEAST_SPREAD, largest_sd[inside[0]])
+    return spreads
