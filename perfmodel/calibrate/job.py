@@ -83,8 +83,7 @@ def calibrate(
     seen: list[dict[str, Any]] = []
     traced_layout: dict[str, Any] | None = None
     if traced is not None:
-        at_k = replace(setup, k=np.array([float(traced.k)]), global_batch=np.array([traced.global_batch]))
-        parts = condition_on_parts(at_k, beliefs, traced, mean, covariance)
+        parts = condition_on_parts(traced.place(setup), beliefs, traced, mean, covariance)
         mean, covariance, seen, traced_layout = parts.mean, parts.covariance, parts.rows, parts.layout
     anchor = mean[:n].copy()
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ explain does not bend the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,12 @@ class Traced:
     seconds: dict[str, float]  # keys of COVERS
     relative_error: dict[str, float]
     source: str
-    beside: dict[str, tuple[float, str]] = field(
-        default_factory=dict
-    )  # seconds that inform nothing here, and why
+    # seconds that inform nothing here, and why
+    beside: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def place(self, setup: Setup) -> Setup:
+        """The set-up at the K and batch of the trace."""
+        return replace(setup, k=np.array([float(self.k)]), global_batch=np.array([self.global_batch]))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import layout_words
 from perfmodel.units import counted
 
+Array = NDArray[np.float64]
+
 
 def calibrate_job(
     job: Job,
@@ -67,7 +69,7 @@ def calibrate_job(
     else takes its place.
     """
     known = beliefs or shipped_beliefs()
-    setup = setup_of(job)
+    setup, times = setup_of(job), np.zeros(0)
     notes: list[str] = list(job.notes)
     readings: list[Reading] = []
     direct: list[Direct] = []
@@ -88,15 +90,10 @@ def calibrate_job(
         summary = read_trace(list(traces), readings=readings)
         notes += trace_notes(summary)
         traced = traced_parts(job, summary, traces[0].name)
-        if traced is not None:
-            at_its_k = replace(
-                setup, k=np.array([float(traced.k)]), global_batch=np.array([traced.global_batch])
-            )
-            notes += refuse_unrunnable(job, at_its_k, traces[0])
+        notes += refuse_unrunnable(job, traced.place(setup), traces[0])
         direct += traced_exposure(job, setup, summary, traces[0].name)
         if ranks is None:
             direct += traced_jitter(summary, traces[0].name)
-    times = np.zeros(0)
     if timings is not None:
         table = read_timings(timings, parse, preset, pattern=pattern, readings=readings)
         setup, times = timed(job, setup, timings, table, notes)
@@ -104,38 +101,17 @@ def calibrate_job(
         refuse_faster_than_peak(job, timings, table)
     draws = read_draws(power, interval_s=interval_s, readings=readings)
     notes += reader_notes(readings)
-    new = bool(direct or traced is not None or times.size)
-    told = {item.name for item in direct}
-    direct += [
-        Direct(item.coefficient, item.value, item.spread, item.source)
-        for item in setup.measured
-        if item.coefficient not in told
-    ]
-    if new and known.calibration is not None:
-        notes.append("the calibration that the given beliefs held is replaced")
-    if new or known.calibration is None:
-        updated, report = calibrate(setup, times, known, direct, traced)
-    else:
-        updated, report = known, {"points": [], "parameters": [], "direct": [], "trace": [], "mode": "power"}
+
+    updated, report = _updated(job, setup, times, known, direct, traced, notes)
     # For a workload that states no work the prediction before the fit means nothing.
-    stated = float(setup.operations.training_flop()) > 0 or float(setup.operations.other_traffic) > 0
-    warnings = far_slower(timings, report["points"]) if timings is not None and stated else []
-    if report.get("trace_layout") is not None and job.layout == "auto":
-        words = layout_words(report["trace_layout"])
-        notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
-    if report["points"] and job.layout == "auto":
-        notes.append(_layouts_assumed(report["points"]))
+    warnings = far_slower(timings, report["points"]) if timings is not None and setup.states_work else []
+    if job.layout == "auto":
+        notes += _layouts_assumed(report)
     drawn: list[dict[str, Any]] = []
     if draws:
         updated, drawn = _with_power(job, updated, draws, notes)
-    doubted = [row["k"] for row in report["points"] if row["doubted"]]
-    if doubted:
-        notes.append(
-            f"doubted, and given little weight: the measurement at K = {', '.join(map(str, doubted))}; predictions "
-            "may pass them by, bands included: time them again, or leave out what was no clean run"
-        )
-    if new:
-        updated = replace(updated, meta={**updated.meta, "calibrated_on": calibrated_on(job)})
+    notes += _doubted(report["points"])
+
     result: dict[str, Any] = {
         "answer": _answer(report, drawn),
         "mode": report["mode"],
@@ -160,6 +136,33 @@ def calibrate_job(
     inputs = inputs_of(job, known) | files_read(known, **measured)
     inputs |= {key: value for key, value in read_as.items() if value is not None}
     return Result("calibration", inputs, result, seed)
+
+
+def _updated(
+    job: Job,
+    setup: Setup,
+    times: Array,
+    known: Beliefs,
+    direct: Sequence[Direct],
+    traced: Traced | None,
+    notes: list[str],
+) -> tuple[Beliefs, dict[str, Any]]:
+    """Beliefs given everything but power, and the report of the fit; a calibration that is given nothing new stays."""
+    new = bool(direct or traced is not None or times.size)
+    if known.calibration is not None:
+        if not new:
+            return known, {"points": [], "parameters": [], "direct": [], "trace": [], "mode": "power"}
+        notes.append("the calibration that the given beliefs held is replaced")
+    told = {item.name for item in direct}
+    declared = [
+        Direct(item.coefficient, item.value, item.spread, item.source)
+        for item in setup.measured
+        if item.coefficient not in told
+    ]
+    updated, report = calibrate(setup, times, known, [*direct, *declared], traced)
+    if new:
+        updated = replace(updated, meta={**updated.meta, "calibrated_on": calibrated_on(job)})
+    return updated, report
 
 
 def _files(
@@ -244,16 +247,33 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _layouts_assumed(points: Sequence[Mapping[str, Any]]) -> str:
+def _layouts_assumed(report: Mapping[str, Any]) -> list[str]:
     """Which layouts the fit took the runs to have, where nobody gave one; K with the same layout together."""
+    notes = []
+    if report.get("trace_layout") is not None:
+        words = layout_words(report["trace_layout"])
+        notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
     by_layout: dict[str, list[str]] = {}
-    for row in points:
+    for row in report["points"]:
         by_layout.setdefault(layout_words(row["layout"]), []).append(str(row["k"]))
-    assumed = "; ".join(f"K = {', '.join(k)}: {words}" for words, k in by_layout.items())
-    return (
-        f"nobody gave the layout of the measured runs: the fit assumes what the search chose, {assumed}; "
-        "state what ran with --layout"
-    )
+    if by_layout:
+        assumed = "; ".join(f"K = {', '.join(k)}: {words}" for words, k in by_layout.items())
+        notes.append(
+            f"nobody gave the layout of the measured runs: the fit assumes what the search chose, {assumed}; "
+            "state what ran with --layout"
+        )
+    return notes
+
+
+def _doubted(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note where the fit took measurements to be no clean runs."""
+    doubted = [str(row["k"]) for row in points if row["doubted"]]
+    if not doubted:
+        return []
+    return [
+        f"doubted, and given little weight: the measurement at K = {', '.join(doubted)}; predictions "
+        "may pass them by, bands included: time them again, or leave out what was no clean run"
+    ]
 
 
 def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:

@@ -20,18 +20,13 @@ from perfmodel.models.energy import power_w
 from perfmodel.models.straggler_fit import LEAST_SAMPLES
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower
 from perfmodel.predict.curve import curve
-from perfmodel.predict.setup import Setup, setup_of
+from perfmodel.predict.setup import Setup, batch_of, setup_of
 from perfmodel.specs.jobs import Job
 
 EXPOSED_SPREAD = 0.2  # of the exposed share read off a trace
 JITTER_SPREAD = 0.3  # of a spread read off per-rank times
 METER_SPREAD = 0.05  # nvidia-smi states +-5 W or 5 %; sampled once a second it misses what is shorter
 LEAST_SHARE = 0.01  # of the range, for a log that shows devices at rest
-
-
-def batch_at(job: Job, k: int) -> float:
-    """Samples per step at one K."""
-    return float(k * (job.batch_per_accelerator or 1) if job.regime == "weak" else job.global_batch or 1)
 
 
 def traced_parts(job: Job, summary: TraceSummary, source: str) -> Traced:
@@ -66,7 +61,8 @@ def traced_parts(job: Job, summary: TraceSummary, source: str) -> Traced:
         else:
             seconds |= {"exposed_communication": shown, "hidden_communication": hidden}
     errors = {name: _relative_error(summary, name) for name in seconds}
-    return Traced(k, batch_at(job, k), float(np.mean(summary.step_s())), seconds, errors, source, beside)
+    batch = float(batch_of(job, np.asarray(float(k))))
+    return Traced(k, batch, float(np.mean(summary.step_s())), seconds, errors, source, beside)
 
 
 def data_parallel(job: Job) -> bool:
@@ -189,8 +185,7 @@ def power_from_draws(
     plain = power_of(job)
     start = replace(plain, idle_w=min(plain.idle_w if idle is None else idle, 0.95 * plain.rated_w))
     k = np.array([float(draw.k) for draw in draws])
-    batch = np.array([batch_at(job, draw.k) for draw in draws])
-    found = curve(replace(setup_of(job), k=k, global_batch=batch), beliefs, draws=0)
+    found = curve(replace(setup_of(job), k=k, global_batch=batch_of(job, k)), beliefs, draws=0)
     parts = {name: np.nan_to_num(value) for name, value in found.parts.items()}
     bare = PowerModel(start.rated_w, start.idle_w, shares=start.shares)
     with np.errstate(invalid="ignore", divide="ignore"):

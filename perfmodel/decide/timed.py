@@ -14,7 +14,7 @@ from perfmodel.calibrate.readers.timings import Timings
 from perfmodel.decide.audit.bounds import ROUNDING, least_compute_s
 from perfmodel.decide.audit.subject import load_of, machine_of
 from perfmodel.errors import Problem, SpecError
-from perfmodel.predict.setup import Setup
+from perfmodel.predict.setup import Setup, batch_of
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
 
@@ -44,22 +44,18 @@ def timed(job: Job, setup: Setup, path: Path, table: Timings, notes: list[str]) 
         notes.append(
             f"repeats disagree, and only their mean is used: {', '.join(apart)} (standard deviation)"
         )
-    return replace(setup, k=k, global_batch=_batches(job, k, table.global_batch)), table.time_s
+    return replace(setup, k=k, global_batch=batch_of_timings(job, k, table.global_batch)), table.time_s
 
 
-def _batches(job: Job, k: Array, stated: Array) -> Array:
+def batch_of_timings(job: Job, k: Array, stated: Array) -> Array:
     """Samples of a step: as the timings state them, else the job's."""
-    if job.regime == "weak":
-        own = k * float(job.batch_per_accelerator or 1)
-    else:
-        own = np.full_like(k, float(job.global_batch or 1))
-    return np.where(np.isfinite(stated), stated, own)
+    return np.where(np.isfinite(stated), stated, batch_of(job, k))
 
 
 def refuse_faster_than_peak(job: Job, path: Path, table: Timings) -> None:
     """Raise a SpecError at every time that is shorter than the arithmetic of its step."""
     runs = table.runs
-    batch = _batches(job, runs.k, runs.columns.get("global_batch", np.full(runs.k.size, np.nan)))
+    batch = batch_of_timings(job, runs.k, runs.columns.get("global_batch", np.full(runs.k.size, np.nan)))
     problems: dict[str, Problem] = {}
     for row, message in faster_than_peak(job, runs.k, batch, runs.time_s).items():
         line, column, text = (runs.place(row) if table.written else None) or (None, None, None)

@@ -56,6 +56,11 @@ class Setup:
         return measured_hardware(self.cluster)
 
     @property
+    def states_work(self) -> bool:
+        """Whether the workload states FLOP or bytes: without them only measurements predict."""
+        return float(self.operations.training_flop()) > 0 or float(self.operations.other_traffic) > 0
+
+    @property
     def default_sharding(self) -> str:
         """What a layout that names no sharding gets."""
         usual = "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
@@ -107,19 +112,22 @@ class Setup:
         )
 
 
-def setup_of(job: Job) -> Setup:
-    """A job's numbers. In the weak regime the batch grows with K."""
-    k = np.array(sorted(job.k), dtype=float)
+def batch_of(job: Job, k: Array) -> Array:
+    """Samples of a step at each K: in the weak regime the batch grows with K."""
     if job.regime == "weak":
-        batch = k * float(job.batch_per_accelerator or 1)
-    else:
-        batch = np.full_like(k, float(job.global_batch or 1))
+        return k * float(job.batch_per_accelerator or 1)
+    return np.full_like(k, float(job.global_batch or 1))
+
+
+def setup_of(job: Job) -> Setup:
+    """A job's numbers."""
+    k = np.array(sorted(job.k), dtype=float)
     return Setup(
         workload=job.workload,
         cluster=job.cluster,
         precision=job.precision,
         k=k,
-        global_batch=batch,
+        global_batch=batch_of(job, k),
         layout=None if job.layout == "auto" else job.layout,
         seq_len=job.seq_len,
         framework=job.framework,

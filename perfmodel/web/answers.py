@@ -213,7 +213,7 @@ class Library:
         import numpy as np
 
         from perfmodel.calibrate.job import calibrate
-        from perfmodel.decide.timed import faster_than_peak
+        from perfmodel.decide.timed import batch_of_timings, faster_than_peak
         from perfmodel.predict.setup import setup_of
 
         k = np.array([row.k for row in request.timings], dtype=float)
@@ -221,13 +221,8 @@ class Library:
         if limit is not None and k.max() > limit:
             message = f"K = {int(k.max())} was measured, but the cluster has {limit} accelerators"
             raise SpecError(Problem("--timings", code="R010", message=message))
-        usual = (
-            k * float(job.batch_per_accelerator or 1)
-            if job.regime == "weak"
-            else np.full_like(k, job.global_batch or 1)
-        )
         given = np.array([row.global_batch or np.nan for row in request.timings], dtype=float)
-        batch = np.where(np.isfinite(given), given, usual)
+        batch = batch_of_timings(job, k, given)
         times = np.array([row.time_s for row in request.timings])
         for message in faster_than_peak(job, k, batch, times).values():
             raise SpecError(Problem("--timings", code="R013", message=message))
