@@ -194,7 +194,7 @@ def fixed_width() -> Iterator[None]:
 
 def limits_table() -> str:
     """What every prediction says that it leaves out."""
-    from perfmodel.decide.prediction import NOT_MODELLED
+    from perfmodel.decide.basis import NOT_MODELLED
 
     rows = ["| left out of a prediction | the prediction is then |", "|:--|:--|"]
     rows += [f"| {effect} | {bias} |" for effect, bias in NOT_MODELLED]

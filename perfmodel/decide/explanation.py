@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.decide.basis import not_modelled, rests_on, sensitivity
 from perfmodel.decide.exchanges import NEGLIGIBLE, Exchange, Point, exchanges
 from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts, foreign, unmeasured
-from perfmodel.decide.prediction import (
-    NOT_MODELLED,
-    curve_of,
-    inputs_of,
-    rests_on,
-    sensitivity,
-)
+from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.decide.terms import TERMS
 from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
@@ -97,7 +92,7 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "defaults": defaults(job, found),
         "sensitivity": sensitivity(found),
         "rests_on": rests_on(job, found),
-        "not_modelled": [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED],
+        "not_modelled": not_modelled(),
         "notes": [*_notes(job), *_declared(known)],
     }
 

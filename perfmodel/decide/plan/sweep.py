@@ -12,9 +12,9 @@ import numpy as np
 
 from perfmodel.decide import cost, metrics
 from perfmodel.decide.knee import DEFAULT_THRESHOLD, threshold_knee
+from perfmodel.decide.knee_causes import knee_caution, knee_in_words, knee_odds
 from perfmodel.decide.plan.planner import Request, search
 from perfmodel.decide.plan.targets import setup_at
-from perfmodel.decide.prediction import knee_caution, knee_in_words, knee_odds
 from perfmodel.errors import UsageError
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import curve

@@ -1,0 +1,94 @@
+"""What an answer rests on: its inputs with their sources, the beliefs that move it most, and what no model saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from perfmodel.decide.power import power_basis
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.coefficients import MEANINGS, NAMES
+from perfmodel.predict.curve import Curve
+from perfmodel.specs.jobs import Job
+from perfmodel.units import format_quantity
+
+NOT_MODELLED: tuple[tuple[str, str], ...] = (
+    ("other jobs on the same network", "optimistic"),
+    ("checkpoint writes and evaluation that nobody declared", "optimistic"),
+    ("power capping and thermal throttling of long runs", "optimistic"),
+    ("kernels tuned for this one model", "pessimistic"),
+    ("faulty links and slow devices that nobody declared", "optimistic"),
+)
+
+
+def not_modelled() -> list[dict[str, str]]:
+    """Effects that are left out, and which way that biases the answer."""
+    return [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED]
+
+
+def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, Any]:
+    """Every input that matters, with value, confidence and source; then every belief with its basis.
+
+    With `beliefs` the power behind joules and grams is among them.
+    """
+    device, node = job.cluster.node.accelerator, job.cluster.node
+    out = job.cluster.scale_out or node.scale_out
+    items: dict[str, Any] = {}
+    for label, record in (
+        ("workload", job.workload),
+        ("accelerator", device),
+        ("node", node),
+        ("scale-up link", node.scale_up),
+        ("scale-out link", out),
+    ):
+        if record is not None:
+            items[label] = {
+                "value": record.name,
+                "confidence": record.confidence or "assumed",
+                "source": record.source,
+                "date": record.date,
+            }
+    items["price"] = {
+        "value": "unknown"
+        if job.price.per_accelerator is None
+        else format_quantity(job.price.per_accelerator, "USD/s"),
+        "confidence": "datasheet" if job.price.source else "assumed",
+        "source": job.price.source or job.price.note,
+        "date": job.price.date,
+    }
+    if beliefs is not None:
+        items["power"] = power_basis(job, beliefs)
+        if job.grid is not None:
+            items["grid"] = {
+                "value": f"{job.grid.name}: {format_quantity(job.grid.carbon, 'g/J')}",
+                "confidence": job.grid.confidence or "assumed",
+                "source": job.grid.source,
+                "date": job.grid.date,
+            }
+    for index, name in enumerate(NAMES):
+        items[f"belief: {name}"] = {
+            "value": float(f"{np.exp(found.logs[index]):.4g}"),
+            "confidence": found.belief.basis[name],
+            "source": MEANINGS[name],
+        }
+    return items
+
+
+def sensitivity(found: Curve) -> list[dict[str, Any]]:
+    """Change of the step time at the largest feasible K when a belief moves by its own spread, largest first."""
+    last = int(np.flatnonzero(found.feasible)[-1])
+    slopes = found.jacobian[:, last]
+    rows: list[dict[str, Any]] = []
+    for index, name in enumerate(NAMES):
+        reach = max(float(found.belief.spread[index]), 0.1)
+        rows.append(
+            {
+                "input": name,
+                "change": float(np.expm1(reach)),
+                "low": float(np.expm1(-reach * slopes[index])),
+                "high": float(np.expm1(reach * slopes[index])),
+            }
+        )
+    rows.sort(key=lambda row: -abs(float(row["high"])))
+    return rows[:12]

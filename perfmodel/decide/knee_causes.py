@@ -1,0 +1,156 @@
+"""The knees of a predicted curve, each with its interval, its cause, the remedy and the knee after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words
+from perfmodel.decide.knee import (
+    RISK,
+    Knee,
+    cautious,
+    curvature_knee,
+    first_below,
+    marginal_knee,
+    threshold_knee,
+)
+from perfmodel.decide.metrics import efficiency, speedup
+from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.models.laws import Regime
+from perfmodel.predict.beliefs import Beliefs
+from perfmodel.predict.curve import Curve
+
+Array = NDArray[np.float64]
+KneeOf: TypeAlias = Callable[[Array], Knee]  # the knee that a rule finds on the step times of each K
+
+
+def knees(
+    found: Curve,
+    lost: dict[str, Array],
+    *,
+    regime: Regime,
+    baseline: int,
+    threshold: float,
+    doubt: Array,
+    odds: float,
+    usd_of: Callable[[Array], Array],
+) -> dict[str, Any]:
+    """The knee of a curve by each rule.
+
+    `lost` is its ledger, `doubt` the log half-width of the efficiency's band, `odds` those above which a knee is
+    declared, and `usd_of` the cost of the job at every K from the seconds of a step.
+    """
+    k = found.k
+
+    def speedup_of(seconds: Array) -> Array:
+        return speedup(k, seconds, regime=regime, baseline=baseline)
+
+    def efficiency_of(seconds: Array) -> Array:
+        return efficiency(k, seconds, regime=regime, baseline=baseline)
+
+    caution = cautious(np.ones_like(k), doubt, odds)
+    draws = found.draws_s if found.draws_s.size else found.time_s[None]
+    draws_up = speedup_of(draws)
+    by_rule: dict[str, tuple[KneeOf, Knee]] = {
+        "threshold": (
+            lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
+            threshold_knee(k, efficiency_of(draws), threshold=threshold),
+        ),
+        "curvature": (
+            lambda seconds: curvature_knee(k, speedup_of(seconds)),
+            curvature_knee(k, draws_up),
+        ),
+        "marginal": (
+            lambda seconds: marginal_knee(k, speedup_of(seconds), usd_of(seconds)),
+            marginal_knee(k, draws_up, usd_of(found.time_s)),
+        ),
+    }
+    risky = first_below(k, cautious(efficiency_of(found.time_s), doubt, RISK), threshold=threshold)
+    at_risk = int(risky) if np.isfinite(risky) else None
+    return {
+        rule: _knee(found, lost, rule, knee_of, drawn)
+        | {"at_risk_from_k": at_risk, "how": how_chosen(rule, threshold, odds)}
+        for rule, (knee_of, drawn) in by_rule.items()
+    }
+
+
+def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, Any]:
+    """One knee with its interval, cause, remedy and the knee by the same rule after it."""
+    centre = knee_of(found.time_s)
+    low, high = drawn.interval()
+    if rule == "threshold":
+        # The draws are centred on the curve itself: the cautious knee may lie before them all.
+        here = float(centre.k) if bool(centre.reached) else np.inf
+        low, high = min(low, here), max(high, here)
+    entry: dict[str, Any] = {
+        "k": int(centre.k) if np.isfinite(centre.k) else None,
+        "k_low": int(low) if np.isfinite(low) else None,
+        "k_high": int(high) if np.isfinite(high) else None,
+    }
+    last = int(np.flatnonzero(found.feasible)[-1])
+    beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
+    index = int(beyond[0]) if beyond.size else last
+    part = cause_at(lost, index)
+    if entry["k"] is None and not bool(centre.reached):
+        entry["cause"] = f"not reached up to K={int(found.k[last])}"
+    elif part is None:
+        entry["cause"] = "nothing is lost"
+    else:
+        entry["cause"] = in_words(found, part, index, lost)
+    if part is None:
+        return entry | dict.fromkeys(("cause_part", "remedy", "k_after_remedy", "remedy_saves"))
+    mended = after_remedy(found, part)
+    return entry | {
+        "cause_part": part,
+        "remedy": REMEDIES[part].words,
+        "k_after_remedy": _k_after(knee_of(mended), int(found.k[last])) if centre.reached else None,
+        # Of the step where the cause is told.
+        "remedy_saves": float(1.0 - mended[index] / found.time_s[index]),
+    }
+
+
+def _k_after(after: Knee, last_k: int) -> int | None:
+    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    if not after.reached:
+        return last_k
+    return int(after.k) if np.isfinite(after.k) else None
+
+
+def ratio_band(found: Curve, beliefs: Beliefs) -> tuple[Array, Array]:
+    """Factors from E(K) to the ends of its 90 % band; NaN where there are too few draws to tell."""
+    told = is_timed(beliefs) or found.draws_s.shape[0] > 1
+    band = efficiency_band(found, beliefs) if told else None
+    if band is None:
+        return np.full(found.k.shape, np.nan), np.full(found.k.shape, np.nan)
+    return band.low / band.middle, band.high / band.middle
+
+
+def knee_odds(beliefs: Beliefs) -> float:
+    """The odds above which a knee is declared, for what is measured of the job."""
+    known = beliefs.calibration
+    return beliefs.knee_odds(known.mode if known is not None and is_timed(beliefs) else "ratio")
+
+
+def knee_caution(found: Curve, beliefs: Beliefs) -> Array:
+    """Factor from E(K) to the efficiency that a threshold knee judges."""
+    below, _ = ratio_band(found, beliefs)
+    return cautious(np.ones_like(found.k), -np.log(below), knee_odds(beliefs))
+
+
+def knee_in_words(threshold: float, odds: float) -> str:
+    """What a threshold knee is."""
+    return f"the last K before efficiency is below {threshold:.0%} with a probability above {odds:.0%}"
+
+
+def how_chosen(rule: str, threshold: float, odds: float) -> str:
+    """The rule of a knee in words."""
+    if rule == "curvature":
+        return "the K at which the speedup is furthest above its chord"
+    if rule == "marginal":
+        return "the last K at which one more dollar still buys speedup"
+    risky = f"at risk from the K where that probability is above {RISK:.0%}"
+    return f"{knee_in_words(threshold, odds)}; {risky}"
