@@ -175,17 +175,15 @@ class _Slots:
 
 def operations(workload: Workload, seq_len: int | None = None) -> Operations:
     """Operations of one sample of `workload` at `seq_len` (the workload's own when not given)."""
-    if (
+    is_counted = bool(
         workload.kind in TRANSFORMER_KINDS
         and workload.layers
         and workload.hidden
         and not workload.flop_per_sample
         and workload.sample != "token"  # its FLOP are stated per token: there is no sequence to build
-    ):
-        counted = workload.kind != "vision-transformer" or workload.seq_len
-        if counted:
-            return _transformer(workload, seq_len)
-    return _generic(workload)
+        and (workload.kind != "vision-transformer" or workload.seq_len)
+    )
+    return _transformer(workload, seq_len) if is_counted else _generic(workload)
 
 
 def _number(value: Any, default: float = 0.0) -> float:
@@ -259,36 +257,75 @@ def _cross_slots(
     slots.add(heads * head_dim, hidden, layers, split=Split.ROW, rows=rows)
 
 
+def _expert_slots(slots: _Slots, w: Workload, layers: float, gates: float) -> None:
+    """Router, routed experts (in a latent width of their own where there is one) and shared experts."""
+    hidden, experts, top_k = _number(w.hidden), _number(w.experts), _number(w.top_k)
+    latent, width = _number(w.moe_latent, hidden), _number(w.moe_ffn, _number(w.ffn))
+    slots.add(hidden, experts, layers, split=Split.NONE)
+    if w.moe_latent:
+        slots.add(hidden, 2 * latent, layers, split=Split.NONE)
+    slots.add(latent, gates * width, layers, split=Split.EXPERT, rows=top_k, experts=experts)
+    slots.add(width, latent, layers, split=Split.EXPERT, rows=top_k, experts=experts)
+    _mlp_slots(slots, hidden, _shared_width(w), layers, gates)
+
+
+def _shared_width(w: Workload) -> float:
+    """FFN width of all shared experts of a layer."""
+    return _number(w.shared_expert_ffn, _number(w.moe_ffn, _number(w.ffn))) * _number(w.shared_experts)
+
+
+def _mamba_slots(slots: _Slots, w: Workload, inner: float) -> None:
+    """Projections into and out of a state-space block of `inner` width."""
+    groups_state = 2 * _number(w.mamba_groups) * _number(w.mamba_state)
+    into = 2 * inner + groups_state + _number(w.mamba_heads)
+    slots.add(_number(w.hidden), into, _number(w.mamba_layers), split=Split.COLUMN)
+    slots.add(inner, _number(w.hidden), _number(w.mamba_layers), split=Split.ROW)
+
+
+def _parameters(slots: _Slots, w: Workload) -> dict[str, float]:
+    """Parameters by where they live: those of the slots, and what the stated count leaves for the embeddings."""
+    table = slots.columns()
+    weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
+    routed = float(weights[table["slot_split"] == Split.EXPERT].sum())
+    inside = float(weights[table["slot_last"] == 0].sum())  # of the layers, experts included
+    embedding = _number(w.vocab) * _number(w.hidden) * (1.0 if w.tied_embeddings else 2.0)
+    params = _number(w.params, inside + embedding)
+    if params < (1.0 - ROUNDED) * (inside + embedding):
+        embedding = max(params - inside, 0.0)  # rare words have narrow vectors (an adaptive embedding)
+    return {
+        "params": params,
+        "block_params": max(inside - routed, params - routed - embedding),
+        "expert_params": routed,
+        "embedding_params": embedding,
+        "trainable_fraction": min(1.0, _number(w.trainable_params, params) / params) if params else 1.0,
+    }
+
+
 def _transformer(w: Workload, seq_len: int | None) -> Operations:
     """Dense, mixture-of-experts, encoder-decoder and hybrid Mamba transformers."""
     tokens = float(seq_len or w.seq_len or 512)
-    layers, hidden = _number(w.layers), _number(w.hidden)
+    layers, hidden, vocab = _number(w.layers), _number(w.hidden), _number(w.vocab)
     heads = _number(w.heads, max(1.0, hidden / 64.0))
     head_dim = _number(w.head_dim, hidden / heads)
     gates = 2.0 if w.gated_mlp else 1.0
-    vocab = _number(w.vocab)
-    causal = bool(w.causal) if w.causal is not None else w.kind in LANGUAGE_KINDS
-    attention_layers = _number(w.attention_layers, layers)
-    mamba_layers = _number(w.mamba_layers)
+    attention_layers, mamba_layers = _number(w.attention_layers, layers), _number(w.mamba_layers)
     hybrid = mamba_layers > 0
     experts, top_k = _number(w.experts), _number(w.top_k)
+    moe_layers, dense_width = 0.0, _number(w.ffn, 4 * hidden)
     if experts > 1:
         interval = max(1.0, _number(w.moe_interval, 1.0))
         moe_layers = _number(w.moe_layers, (layers - _number(w.first_dense_layers)) / interval)
-    else:
-        moe_layers = 0.0
+        dense_width = _number(w.dense_ffn, dense_width)
     mlp_layers = _number(w.mlp_layers, 0.0) if hybrid else layers - moe_layers
-    dense_width = (
-        _number(w.dense_ffn, _number(w.ffn, 4 * hidden)) if experts > 1 else _number(w.ffn, 4 * hidden)
-    )
     expert_width = _number(w.moe_ffn, _number(w.ffn))
-
-    slots = _Slots()
+    mamba_inner = _number(w.mamba_heads) * _number(w.mamba_head_dim)
     # The decoder of two towers has tokens of its own: its rows per token of the encoder.
     decoder_layers = _number(w.decoder_layers, layers / 2) if w.kind in TWO_TOWERS else 0.0
     decoder_rows = _number(w.decoder_seq_len, tokens) / tokens if decoder_layers else 1.0
     first_layers = attention_layers - decoder_layers
     remembered = _number(w.memory_len) / tokens
+
+    slots = _Slots()
     score_width, value_width, kv_width = _attention_slots(
         slots, w, first_layers, heads, head_dim, remembered=remembered
     )
@@ -296,41 +333,15 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     _cross_slots(slots, w, decoder_layers, heads, head_dim, decoder_rows)
     _mlp_slots(slots, hidden, dense_width, mlp_layers - decoder_layers, gates)
     _mlp_slots(slots, hidden, dense_width, decoder_layers, gates, decoder_rows)
-    latent = _number(w.moe_latent, hidden)
     if moe_layers > 0:
-        slots.add(hidden, experts, moe_layers, split=Split.NONE)
-        if w.moe_latent:
-            slots.add(hidden, 2 * latent, moe_layers, split=Split.NONE)
-        slots.add(latent, gates * expert_width, moe_layers, split=Split.EXPERT, rows=top_k, experts=experts)
-        slots.add(expert_width, latent, moe_layers, split=Split.EXPERT, rows=top_k, experts=experts)
-        shared = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts)
-        _mlp_slots(slots, hidden, shared, moe_layers, gates)
-    mamba_flop = 0.0
+        _expert_slots(slots, w, moe_layers, gates)
     if hybrid:
-        mamba_inner = _number(w.mamba_heads) * _number(w.mamba_head_dim)
-        groups_state = 2 * _number(w.mamba_groups) * _number(w.mamba_state)
-        slots.add(
-            hidden, 2 * mamba_inner + groups_state + _number(w.mamba_heads), mamba_layers, split=Split.COLUMN
-        )
-        slots.add(mamba_inner, hidden, mamba_layers, split=Split.ROW)
-        # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
-        mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
-    classes_last = vocab > 0 and w.kind != "vision-transformer"
+        _mamba_slots(slots, w, mamba_inner)
+    logits = _number(w.projected_vocab, vocab) if vocab > 0 and w.kind != "vision-transformer" else 0.0
     logit_rows = MASKED_SHARE if w.kind == "encoder-transformer" else decoder_rows
-    logits = _number(w.projected_vocab, vocab)
-    if classes_last:
-        slots.add(hidden, logits, 1.0, split=Split.COLUMN, last=True, rows=logit_rows)
+    slots.add(hidden, logits, 1.0, split=Split.COLUMN, last=True, rows=logit_rows)
 
-    table = slots.columns()
-    weights = table["slot_inner"] * table["slot_outer"] * table["slot_count"] * table["slot_experts"]
-    routed = table["slot_split"] == Split.EXPERT
-    expert_params = float(weights[routed].sum())
-    inside = float(weights[table["slot_last"] == 0].sum())  # of the layers, experts included
-    embedding = vocab * hidden * (1.0 if w.tied_embeddings else 2.0)
-    params = _number(w.params, inside + embedding)
-    if params < (1.0 - ROUNDED) * (inside + embedding):
-        embedding = max(params - inside, 0.0)  # rare words have narrow vectors (an adaptive embedding)
-    block_params = max(inside - expert_params, params - expert_params - embedding)
+    causal = bool(w.causal) if w.causal is not None else w.kind in LANGUAGE_KINDS
     causal_share = 0.5 if causal else 1.0
     first_share = 1.0 if decoder_layers else causal_share  # an encoder looks both ways
     squares = first_share * first_layers + (causal_share * decoder_rows**2 + decoder_rows) * decoder_layers
@@ -339,13 +350,16 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     squares += remembered * first_layers
     score_layers += remembered * first_layers
     scores = 2.0 if remembered else 1.0
-    attention_flop = 2 * tokens**2 * (scores * score_width + value_width) * squares
-    width = (
+    # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
+    mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
+
+    inner_widths = (
         dense_width * mlp_layers * gates
         + score_width * attention_layers
-        + mamba_layers * 2 * _number(w.mamba_heads) * _number(w.mamba_head_dim)
+        + mamba_layers * 2 * mamba_inner
+        + _shared_width(w) * moe_layers * gates
+        + expert_width * top_k * moe_layers * gates
     )
-    shared_width = _number(w.shared_expert_ffn, expert_width) * _number(w.shared_experts) * moe_layers * gates
     # Cross attention is half a block more; a decoder's block counts by its share of the tokens.
     blocks = layers / 2.0 if hybrid else first_layers + 1.5 * decoder_rows * decoder_layers
     row_share = (first_layers + decoder_rows * decoder_layers) / attention_layers if decoder_layers else 1.0
@@ -355,30 +369,22 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         hidden=hidden,
         layers=layers,
         heads=heads,
-        attention_flop=attention_flop,
+        attention_flop=2 * tokens**2 * (scores * score_width + value_width) * squares,
         score_elements=scores * heads * tokens**2 * score_layers,
         kv_width=kv_width,
         attention_layers=attention_layers,
         hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * blocks,
-        inner_traffic=INNER_TRAFFIC
-        * tokens
-        * row_share
-        * (width + shared_width + expert_width * top_k * moe_layers * gates),
-        logit_elements=tokens * logit_rows * logits if classes_last else 0.0,
+        inner_traffic=INNER_TRAFFIC * tokens * row_share * inner_widths,
+        logit_elements=tokens * logit_rows * logits,
         # Clusters of an adaptive softmax have cut-offs of their own, round ones.
         logit_alignment=WIDEST_LOAD if w.projected_vocab else math.gcd(int(vocab), WIDEST_LOAD),
         other_flop=mamba_flop,
-        other_traffic=0.0,
         kernels=14.0 * layers,
-        params=params,
-        block_params=block_params,
-        expert_params=expert_params,
-        embedding_params=embedding,
-        trainable_fraction=min(1.0, _number(w.trainable_params, params) / params) if params else 1.0,
+        **_parameters(slots, w),
         experts=max(experts, 1.0),
         top_k=max(top_k, 1.0),
         moe_layers=moe_layers,
-        routed_width=latent,
+        routed_width=_number(w.moe_latent, hidden),
         ffn_width=dense_width if moe_layers < layers else expert_width * top_k,
         input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
         serial_s=_number(w.serial_time),
