@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli import completion
-from perfmodel.cli.options import (
-    FormatOption,
-    NoColorOption,
-    OutputOption,
-    QuietOption,
-    SpecsOption,
-    emit,
-    write_text,
-)
+from perfmodel.cli.groups import ResultFlags, expanded
+from perfmodel.cli.options import NoColorOption, OutputOption, QuietOption, SpecsOption, write_text
 from perfmodel.errors import EXIT_OK, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
@@ -62,10 +55,8 @@ def list_entries(
     ] = None,
     specs: SpecsOption = None,
     today: TodayOption = None,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """List the entries of a kind; without one, the kinds."""
     from perfmodel.specs.browse import listing, overview
@@ -73,7 +64,7 @@ def list_entries(
 
     catalog = Catalog.default(specs or ())
     if kind is None:
-        emit(overview(catalog), format, output, quiet=quiet)
+        to.emit(overview(catalog))
         return
     result = listing(
         catalog,
@@ -84,7 +75,7 @@ def list_entries(
         match=match,
         today=_day(today),
     )
-    emit(result, format, output, quiet=quiet)
+    to.emit(result)
 
 
 def show(
@@ -97,10 +88,8 @@ def show(
     ] = None,
     specs: SpecsOption = None,
     today: TodayOption = None,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    quiet: QuietOption = False,
-    no_color: NoColorOption = False,
+    *,
+    to: ResultFlags,
 ) -> None:
     """Show one entry: every value with its source, what follows from them, and what beliefs about it rest on."""
     from perfmodel.specs.catalog import Catalog
@@ -117,7 +106,7 @@ def show(
 
         known = about(catalog.get(found.inputs["kind"], name), shipped_beliefs())
         found = replace(found, result={**found.result, "beliefs": known})
-    emit(found, format, output, quiet=quiet)
+    to.emit(found)
 
 
 def lint(
@@ -212,7 +201,8 @@ def _day(text: str | None) -> datetime.date:
 def register(app: typer.Typer) -> None:
     """Add the verb with its three parts."""
     verb = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    verb.command("list")(list_entries)
-    verb.command("show")(show)
+    not_drawn = {"seed", "plot", "report"}
+    verb.command("list")(expanded(list_entries, without=not_drawn))
+    verb.command("show")(expanded(show, without=not_drawn))
     verb.command("lint")(lint)
     app.add_typer(verb, name="catalog", help="The hardware, workload and price catalogue.")

@@ -6,18 +6,25 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfmodel.cli import completion
-from perfmodel.cli.options import FormatOption, OutputOption, QuietOption, check_folder, emit, write_text
+from perfmodel.cli.options import (
+    FormatOption,
+    OutputOption,
+    QuietOption,
+    check_folder,
+    emit,
+    emit_spec,
+    write_text,
+)
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perfmodel.results import Result
 
 DeviceOption = Annotated[
     str | None, typer.Option("--device", help="cuda, cuda:1 or cpu; else the GPU if there is one.")
@@ -101,7 +108,7 @@ def device(
     if report is None:
         return
     fields = accelerator_fields(report, name=name, extends=parent, crowd=crowd)
-    _write(device_result(report, fields), accelerator_yaml(fields), output, format, quiet)
+    emit_spec(device_result(report, fields), accelerator_yaml(fields), format, output, quiet)
 
 
 def collective(
@@ -158,7 +165,7 @@ def collective(
     fields, error = link_fields(report, name=name)
     if log is not None:
         write_text(log, nccl_tests_log(report))
-    _write(collective_result(report, fields, error), link_yaml(fields), output, format, quiet)
+    emit_spec(collective_result(report, fields, error), link_yaml(fields), format, output, quiet)
 
 
 def step(
@@ -252,16 +259,3 @@ def _numbers(text: str | None, flag: str) -> tuple[int, ...] | None:
             f'{flag}: cannot read "{text}"', code="M007", help="whole numbers, such as 1024,4096"
         )
     return tuple(int(word) for word in words)
-
-
-def _write(result: Result, yaml: str, output: Path | None, format: Any, quiet: bool) -> None:
-    """The spec as YAML, unless another format is asked for by flag or by the output's name."""
-    suffix = output.suffix.lower() if output is not None else ""
-    if format is not None or suffix in (".json", ".csv", ".md"):
-        emit(result, format, output, quiet=quiet)
-    elif output is None:
-        sys.stdout.write(yaml)
-    else:
-        write_text(output, yaml)
-        if not quiet:
-            typer.echo(f"wrote {output}", err=True)

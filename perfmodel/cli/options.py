@@ -241,6 +241,20 @@ def emit(
         write_text(report, html.render(result.envelope(), command=command_line()))
 
 
+def emit_spec(
+    result: Result, yaml: str, format: Format | None, output: Path | None, quiet: bool, about: str = ""
+) -> None:
+    """Write a spec as YAML, unless another format is asked for by flag or by the name of the output."""
+    if format is not None or _format(None, output) != Format.table:
+        emit(result, format, output, quiet=quiet)
+    elif output is None:
+        sys.stdout.write(yaml)
+    else:
+        write_text(output, yaml)
+        if not quiet:
+            typer.echo(f"wrote {output}{about}", err=True)
+
+
 def _format(format: Format | str | None, output: Path | None) -> Format:
     if format is not None:
         return Format(format)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli.options import FormatOption, OutputOption, QuietOption, emit, write_text
+from perfmodel.cli.options import Format, FormatOption, OutputOption, QuietOption, emit_spec
 
 if TYPE_CHECKING:
     from perfmodel.results import Result
@@ -97,20 +96,10 @@ def _write(
     fields: Mapping[str, Any],
     comments: Sequence[str],
     output: Path | None,
-    format: Any,
+    format: Format | None,
     quiet: bool,
 ) -> None:
-    """YAML unless a format is asked for by flag or by the name of the output."""
     from perfmodel.workloads.text import render
 
-    named = output.suffix.lower() if output is not None else ""
-    if format is not None or named in (".json", ".csv", ".md"):
-        emit(result, format, output, quiet=quiet)
-        return
-    text = render(fields, comments)
-    if output is None:
-        sys.stdout.write(text)
-        return
-    write_text(output, text)
-    if not quiet:
-        typer.echo(f"wrote {output}: {fields['name']}, {result.result['params']:,} parameters", err=True)
+    about = f": {fields['name']}, {result.result['params']:,} parameters"
+    emit_spec(result, render(fields, comments), format, output, quiet, about)
