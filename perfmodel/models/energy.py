@@ -37,9 +37,6 @@ class PowerShares:
         return float(getattr(self, activity))
 
 
-ACTIVITIES = ("compute", "memory", "communication", "waiting")
-
-
 def power_w(share: npt.ArrayLike, *, rated_w: npt.ArrayLike, idle_w: npt.ArrayLike) -> Floats:
     r"""Draw of one accelerator [W].
 

@@ -119,15 +119,6 @@ def ddp_backward_s(
     return np.asarray(progress + (1.0 - share) * everything)
 
 
-def exposed_s(finish_s: ArrayLike, compute_s: ArrayLike) -> Array:
-    """What communication adds to computation alone, its slowing of computation included.
-
-    >>> float(exposed_s(10.5, 10.0))
-    0.5
-    """
-    return np.asarray(np.asarray(finish_s, float) - np.asarray(compute_s, float))
-
-
 def prefetch_finish_s(
     gather_s: ArrayLike, compute_s: ArrayLike, scatter_s: ArrayLike = 0.0, *, ahead: int = 1
 ) -> Array:

@@ -225,16 +225,6 @@ def expected_max_with_slow_devices(
     return np.asarray(x[0] + 0.5 * ((survival[..., 1:] + survival[..., :-1]) * np.diff(x)).sum(axis=-1))
 
 
-def imbalance_factor(loads: ArrayLike, axis: int = -1) -> Array:
-    """Slowest over mean load along `axis`: what a static imbalance costs a synchronous step.
-
-    >>> float(imbalance_factor([1.0, 1.0, 2.0]))
-    1.5
-    """
-    x = np.asarray(loads, float)
-    return np.asarray(x.max(axis=axis) / x.mean(axis=axis))
-
-
 def uneven_shards_factor(items: ArrayLike, k: ArrayLike) -> Array:
     """Cost of dealing `items` whole pieces to `k` workers: ``ceil(items/k) / (items/k)``.
 

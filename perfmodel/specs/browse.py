@@ -11,6 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from perfmodel.errors import UsageError, did_you_mean
+from perfmodel.models.energy import KWH_J
 from perfmodel.results import Result
 from perfmodel.specs.catalog import KINDS, Catalog, display
 from perfmodel.specs.economy import Offer
@@ -181,7 +182,7 @@ def _row(catalog: Catalog, kind: str, entry: Record, today: datetime.date) -> Ro
             "name": grid.name,
             "title": grid.title,
             "kind": grid.kind,
-            "carbon_g_per_kwh": grid.carbon * 3.6e6,
+            "carbon_g_per_kwh": grid.carbon * KWH_J,
             "date": grid.date,
         }
     keys_shown = ("name", "kind", "sample", "params", "layers", "hidden", "seq_len", "experts", "confidence")

@@ -13,7 +13,6 @@ from perfmodel.models.stragglers import (
     expected_max_factor,
     expected_max_in_levels,
     expected_max_with_slow_devices,
-    imbalance_factor,
     uneven_shards_factor,
     variable_length_factor,
     weibull_shape,
@@ -121,7 +120,6 @@ def test_slow_devices_match_monte_carlo_and_their_limits() -> None:
 
 
 def test_static_imbalance() -> None:
-    assert imbalance_factor([[1, 1], [1, 3]]).tolist() == [1.0, 1.5]
     assert uneven_shards_factor(100, [1, 3, 100]).tolist() == pytest.approx([1.0, 1.02, 1.0])
     assert float(variable_length_factor(64, 1.0, 10_000)) == pytest.approx(1.0, abs=0.03)
 

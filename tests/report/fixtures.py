@@ -507,23 +507,6 @@ def roofline() -> dict[str, Any]:
     )
 
 
-def collective() -> dict[str, Any]:
-    sizes = [2.0**i for i in range(10, 31, 2)]
-    return envelope(
-        "collective",
-        {"cluster": {"name": "dgx-h100"}, "k": 64},
-        {
-            "bytes": sizes,
-            "algorithms": {
-                "ring": [126 * 4e-6 + 2 * m / 5e10 for m in sizes],
-                "tree": [12 * 6e-6 + 2.4 * m / 5e10 for m in sizes],
-            },
-            "measured": [{"bytes": m, "time_s": 80e-6 + 2.3 * m / 5e10} for m in sizes[::3]],
-            "crossovers": [{"bytes": 2.7e7, "from": "tree", "to": "ring"}],
-        },
-    )
-
-
 def straggler() -> dict[str, Any]:
     k = [2**i for i in range(11)]
     return envelope(
@@ -592,7 +575,6 @@ ALL = {
     "comparison": comparison,
     "explanation": explanation,
     "roofline": roofline,
-    "collective": collective,
     "straggler": straggler,
     "law": law,
     "injected": injected,

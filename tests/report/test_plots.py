@@ -26,7 +26,6 @@ CASES += [
     ("roofline", "roofline"),
 ]
 CASES += [
-    ("collective", "collective"),
     ("straggler", "straggler"),
     ("check", "policies"),
     ("calibration", "calibration"),

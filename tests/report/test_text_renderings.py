@@ -21,7 +21,7 @@ KINDS = [
     "comparison",
     "explanation",
 ]
-KINDS += ["roofline", "collective", "straggler"]
+KINDS += ["roofline", "straggler"]
 
 
 def printed(envelope, width=80, encoding="utf-8", **options):

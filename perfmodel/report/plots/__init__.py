@@ -31,7 +31,6 @@ _MODULES = {
     "tornado": "money",
     "sweep": "planning",
     "roofline": "physics",
-    "collective": "physics",
     "straggler": "physics",
     "validation": "evidence",
     "error_by_k": "evidence",

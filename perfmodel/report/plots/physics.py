@@ -1,4 +1,4 @@
-"""Roofline, collectives by size, and the expected maximum of K workers."""
+"""Roofline, and the expected maximum of K workers."""
 
 from __future__ import annotations
 
@@ -82,38 +82,6 @@ def roofline(envelope: Envelope) -> Figure:
     return figure
 
 
-def collective(envelope: Envelope) -> Figure:
-    """Time of a collective against its bytes, a line an algorithm, with crossovers and measured points."""
-    result = result_of(envelope)
-    sizes = [float(b) for b in result.get("bytes") or ()]
-    figure, axes = style.new("Collective time by algorithm", "message [B]", "")
-    lines = {
-        str(n): data.numbers(result["algorithms"], n, len(sizes)) for n in mapping(result.get("algorithms"))
-    }
-    measured = [p for p in mappings(result.get("measured")) if p.get("bytes") and p.get("time_s")]
-    times = [t for values in lines.values() for t in values if t] + [float(p["time_s"]) for p in measured]
-    factor = style.unit_axis(axes, "y", times, "s", "time")
-    for i, (name, values) in enumerate(lines.items()):
-        x, y = data.points(sizes, values)
-        axes.plot(
-            x, [v / factor for v in y], color=style.COLORS[i % 8], linestyle=style.DASHES[i % 4],
-            label=style.plain(name.replace("_", " ")),
-        )  # fmt: skip
-    if measured:
-        axes.plot(
-            [float(p["bytes"]) for p in measured], [float(p["time_s"]) / factor for p in measured], "D", color=style.RED,
-            markeredgecolor="white", label="measured", zorder=5,
-        )  # fmt: skip
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    for item in mappings(result.get("crossovers")):
-        if item.get("bytes"):
-            style.vertical(axes, float(item["bytes"]), f"{item.get('from')} to {item.get('to')}")
-    _byte_ticks(axes, sizes)
-    style.legend(axes, loc="upper left")
-    return figure
-
-
 def straggler(envelope: Envelope) -> Figure:
     """E[max of K] over the mean against K, a line a distribution: what waiting for the slowest costs."""
     result = result_of(envelope)
@@ -137,22 +105,4 @@ def straggler(envelope: Envelope) -> Figure:
     return figure
 
 
-def _byte_ticks(axes: Any, sizes: list[float]) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    known = sorted(set(sizes))
-    step = -(-len(known) // 9) or 1
-    axes.xaxis.set_major_locator(FixedLocator(known[::step]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _binary(value)))
-    axes.set_xlabel("message")
-
-
-def _binary(value: float) -> str:
-    for power, name in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 2**power:
-            return f"{value / 2**power:g} {name}"
-    return f"{value:g} B"
-
-
-PLOTS: dict[str, Any] = {"roofline": roofline, "collective": collective, "straggler": straggler}
+PLOTS: dict[str, Any] = {"roofline": roofline, "straggler": straggler}
