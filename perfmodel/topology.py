@@ -160,7 +160,7 @@ def _cards(graph: Graph, cluster: Cluster, index: int) -> None:
 
 
 def _network(cluster: Cluster) -> tuple[Link | None, int]:
-    link = cluster.scale_out or cluster.node.scale_out
+    link = cluster.network
     return link, int(cluster.nics_per_node or cluster.node.nics_per_node or 1)
 
 

@@ -32,15 +32,14 @@ def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str
 
     With `beliefs` the power behind joules and grams is among them.
     """
-    device, node = job.cluster.node.accelerator, job.cluster.node
-    out = job.cluster.scale_out or node.scale_out
+    node = job.cluster.node
     items: dict[str, Any] = {}
     for label, record in (
         ("workload", job.workload),
-        ("accelerator", device),
+        ("accelerator", node.accelerator),
         ("node", node),
         ("scale-up link", node.scale_up),
-        ("scale-out link", out),
+        ("scale-out link", job.cluster.network),
     ):
         if record is not None:
             items[label] = {

@@ -66,7 +66,7 @@ def facts(job: Job, found: Curve, index: int) -> dict[str, Fact]:
 
 def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
     node, machine = job.cluster.node, found.setup.machine
-    device, up, out = node.accelerator, node.scale_up, job.cluster.scale_out or node.scale_out
+    device, up, out = node.accelerator, node.scale_up, job.cluster.network
     rate = next((name for name in FALLBACKS[job.precision] if name in device.peak), job.precision)
     network = float(machine.out_bytes_per_s * machine.node)
     cards = job.cluster.nics_per_node or node.nics_per_node
@@ -217,7 +217,7 @@ def defaults(job: Job, found: Curve) -> list[str]:
     """What nobody declared or measured, in words."""
     node = job.cluster.node
     said = [note for note in job.notes if "default" in note or "nearest precision" in note]
-    if (job.cluster.scale_out or node.scale_out) is None:
+    if job.cluster.network is None:
         said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, nobody gave one")
     if node.scale_up is None:
         said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, nobody gave one")

@@ -97,7 +97,7 @@ def measured_hardware(cluster: Cluster) -> tuple[Measured, ...]:
         ("accelerators", node.accelerator, "matmul_fraction", "matmul", MATMUL_SPREAD),
         ("accelerators", node.accelerator, "memory_fraction", "memory", MEMORY_SPREAD),
         ("links", node.scale_up, "efficiency", "up_efficiency", LINK_SPREAD),
-        ("links", cluster.scale_out or node.scale_out, "efficiency", "out_efficiency", LINK_SPREAD),
+        ("links", cluster.network, "efficiency", "out_efficiency", LINK_SPREAD),
     )
     found = []
     for kind, record, field, coefficient, spread in rows:

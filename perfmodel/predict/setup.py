@@ -101,7 +101,7 @@ class Setup:
 
     def features(self) -> dict[str, str]:
         """Level values for the beliefs."""
-        up, out = self.cluster.node.scale_up, self.cluster.scale_out or self.cluster.node.scale_out
+        up, out = self.cluster.node.scale_up, self.cluster.network
         return features(
             self.workload,
             self.cluster.node.accelerator,

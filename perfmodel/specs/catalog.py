@@ -247,14 +247,16 @@ class Catalog:
 
     def offers(self, accelerator: str) -> list[Offer]:
         """Price records of an accelerator, by name."""
-        found = []
-        for name, paths in sorted(self.files("prices").items()):
-            # A look at the text spares the reading of files that cannot match.
-            if accelerator in paths[0].read_text(encoding="utf-8", errors="replace"):
-                offer = self.get("prices", name)
-                if offer.accelerator == accelerator:
-                    found.append(offer)
-        return found
+        offers = [self.get("prices", name) for name in self.mentioning("prices", accelerator)]
+        return [offer for offer in offers if offer.accelerator == accelerator]
+
+    def mentioning(self, kind: str, text: str) -> list[str]:
+        """Names of the entries whose file holds a text: a look at it spares the reading of files that cannot match."""
+        return [
+            name
+            for name, paths in sorted(self.files(kind).items())
+            if text in paths[0].read_text(encoding="utf-8", errors="replace")
+        ]
 
 
 def _tree_of(path: Path) -> Tree:

@@ -212,6 +212,11 @@ class Cluster(Record):
         return self.node.accelerator
 
     @property
+    def network(self) -> Link | None:
+        """The link between nodes: the cluster's own, else the node's."""
+        return self.scale_out or self.node.scale_out
+
+    @property
     def max_accelerators(self) -> int | None:
         """How many accelerators there are, or None."""
         return None if self.max_nodes is None else self.max_nodes * self.node.accelerators_per_node

@@ -139,11 +139,11 @@ class Library:
     def scale_out(self, request: WhatIf) -> str | None:
         """The catalogue's name of the link between the cluster's nodes."""
         job = self._job(request)
-        link = job.cluster.scale_out or job.cluster.node.scale_out
+        link = job.cluster.network
         return link.name if link is not None else None
 
     def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
-        link = cluster.scale_out or cluster.node.scale_out
+        link = cluster.network
         price, _ = resolve_price(None, cluster, self._catalog, Mark(Source("")))
         return {
             "name": name,

@@ -176,10 +176,7 @@ def usual_cluster(device: Accelerator | None, catalog: Catalog) -> Cluster | Non
     if device is None:
         return None
     found = []
-    for name, paths in sorted(catalog.files("nodes").items()):
-        # A look at the text spares the reading of files that cannot match.
-        if device.name not in paths[0].read_text(encoding="utf-8", errors="replace"):
-            continue
+    for name in catalog.mentioning("nodes", device.name):
         node = catalog.get("nodes", name)
         if node.accelerator.name == device.name and node.scale_out is not None:
             rate = node.scale_out.bandwidth * (node.nics_per_node or 1) / node.accelerators_per_node

@@ -115,7 +115,7 @@ def machine_of(accelerator: Accelerator, cluster: Cluster | None) -> Machine:
     if cluster is None:
         return base
     node = cluster.node
-    up, out = node.scale_up, cluster.scale_out or node.scale_out
+    up, out = node.scale_up, cluster.network
     nics = cluster.nics_per_node or node.nics_per_node
     return Machine(
         name=base.name,
