@@ -216,23 +216,26 @@ def _plain(d: Dimensions) -> Dimensions:
     return replace(d, gated=False, qkv_bias=True, output_bias=True, mlp_bias=True, norm_bias=True)
 
 
-def _gpt2(c: Config) -> Dimensions:
-    hidden, layers, heads = c.integer("n_embd"), c.integer("n_layer"), c.integer("n_head")
-    return _plain(
-        Dimensions(
-            hidden=hidden,
-            vocab=c.integer("vocab_size"),
-            tied=c.flag("tie_word_embeddings", True),
-            positions=c.integer("n_positions"),
-            attention_layers=layers,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            mlp_layers=layers,
-            ffn=c.integer("n_inner", 4 * hidden),
-            norms=2 * layers + 1,
-        )
+def _equal_heads(c: Config, hidden: int, layers: int, heads: int) -> Dimensions:
+    """A key/value head for every head, tied embeddings, two norms a layer: what came before Llama has in common."""
+    return Dimensions(
+        hidden=hidden,
+        vocab=c.integer("vocab_size"),
+        tied=c.flag("tie_word_embeddings", True),
+        attention_layers=layers,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        mlp_layers=layers,
+        ffn=4 * hidden,
+        norms=2 * layers + 2,
     )
+
+
+def _gpt2(c: Config) -> Dimensions:
+    d = _equal_heads(c, c.integer("n_embd"), c.integer("n_layer"), c.integer("n_head"))
+    positions, ffn = c.integer("n_positions"), c.integer("n_inner", d.ffn)
+    return _plain(replace(d, positions=positions, ffn=ffn, norms=2 * d.attention_layers + 1))
 
 
 def _gptj(c: Config) -> Dimensions:
@@ -245,53 +248,32 @@ def _gpt_neox(c: Config) -> Dimensions:
     return replace(_plain(_decoder(c)), qkv_bias=bias, output_bias=bias)
 
 
+def _sizes(c: Config) -> tuple[int, int, int]:
+    return c.integer("hidden_size"), c.integer("num_hidden_layers"), c.integer("num_attention_heads")
+
+
 def _opt(c: Config) -> Dimensions:
-    hidden, layers, heads = (
-        c.integer("hidden_size"),
-        c.integer("num_hidden_layers"),
-        c.integer("num_attention_heads"),
-    )
+    hidden, layers, heads = _sizes(c)
     before = c.flag("do_layer_norm_before", True)
     narrow = c.integer("word_embed_proj_dim", hidden)
-    vocab = c.integer("vocab_size")
-    # A narrower word embedding is projected in and out of the model (OPT-350M alone).
-    projection = (narrow - hidden) * vocab + 2 * narrow * hidden if narrow != hidden else 0
-    return _plain(
-        Dimensions(
-            hidden=hidden,
-            vocab=vocab,
-            tied=c.flag("tie_word_embeddings", True),
-            positions=c.integer("max_position_embeddings") + 2,
-            attention_layers=layers,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            mlp_layers=layers,
-            ffn=c.integer("ffn_dim"),
-            norms=2 * layers + int(before),
-            other=projection,
-        )
+    d = _equal_heads(c, hidden, layers, heads)
+    d = replace(
+        d,
+        positions=c.integer("max_position_embeddings") + 2,
+        ffn=c.integer("ffn_dim"),
+        norms=2 * layers + int(before),
     )
+    if narrow != hidden:
+        # A narrower word embedding is projected in and out of the model (OPT-350M alone).
+        d = replace(d, other=(narrow - hidden) * d.vocab + 2 * narrow * hidden)
+    return _plain(d)
 
 
 def _bloom(c: Config) -> Dimensions:
     hidden = c.integer("hidden_size", c.integer("n_embed", 0) or None)
     layers = c.integer("n_layer", c.integer("num_hidden_layers", 0) or None)
     heads = c.integer("n_head", c.integer("num_attention_heads", 0) or None)
-    return _plain(
-        Dimensions(
-            hidden=hidden,
-            vocab=c.integer("vocab_size"),
-            tied=c.flag("tie_word_embeddings", True),
-            attention_layers=layers,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            mlp_layers=layers,
-            ffn=4 * hidden,
-            norms=2 * layers + 2,
-        )
-    )
+    return _plain(_equal_heads(c, hidden, layers, heads))
 
 
 def _falcon(c: Config) -> Dimensions:
@@ -301,15 +283,9 @@ def _falcon(c: Config) -> Dimensions:
     grouped = c.integer("num_kv_heads", heads) if new or not c.flag("multi_query", True) else 1
     hidden, layers = c.integer("hidden_size"), c.integer("num_hidden_layers")
     bias = c.flag("bias", False)
-    d = Dimensions(
-        hidden=hidden,
-        vocab=c.integer("vocab_size"),
-        tied=c.flag("tie_word_embeddings", True),
-        attention_layers=layers,
-        heads=heads,
+    d = replace(
+        _equal_heads(c, hidden, layers, heads),
         kv_heads=grouped,
-        head_dim=hidden // heads,
-        mlp_layers=layers,
         ffn=c.integer("ffn_hidden_size", 4 * hidden),
         norms=(2 if new or not c.flag("parallel_attn", True) else 1) * layers + 1,
         norm_bias=True,
@@ -319,29 +295,15 @@ def _falcon(c: Config) -> Dimensions:
 
 def _bert(c: Config) -> Dimensions:
     """BERT with its pre-training heads, as its checkpoints are published (arXiv:1810.04805)."""
-    hidden, layers, heads = (
-        c.integer("hidden_size"),
-        c.integer("num_hidden_layers"),
-        c.integer("num_attention_heads"),
-    )
-    square = hidden * hidden + hidden
-    return _plain(
-        Dimensions(
-            hidden=hidden,
-            vocab=c.integer("vocab_size"),
-            tied=c.flag("tie_word_embeddings", True),
-            positions=c.integer("max_position_embeddings"),
-            token_types=c.integer("type_vocab_size", 2),
-            attention_layers=layers,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            mlp_layers=layers,
-            ffn=c.integer("intermediate_size"),
-            norms=2 * layers + 2,
-            head_bias=True,
-            other=2 * square + 2 * hidden + 2,
-        )
+    d = _plain(_equal_heads(c, *_sizes(c)))
+    square = d.hidden * d.hidden + d.hidden
+    return replace(
+        d,
+        positions=c.integer("max_position_embeddings"),
+        token_types=c.integer("type_vocab_size", 2),
+        ffn=c.integer("intermediate_size"),
+        head_bias=True,
+        other=2 * square + 2 * d.hidden + 2,
     )
 
 
