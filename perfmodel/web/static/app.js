@@ -241,7 +241,7 @@ function change(left, right, unit) {
 function layoutText(layout) {
   if (!layout || typeof layout !== "object") return layout ?? "";
   const degrees = ["dp", "tp", "pp", "cp", "ep"].filter((d) => layout[d] > 1).map((d) => `${d}${layout[d]}`);
-  return [...degrees, layout.sharding, layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
+  return [...degrees, layout.sharding, layout.shard_group ? `group ${layout.shard_group}` : "", layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
 }
 
 function curveTable() {
