@@ -61,6 +61,12 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "g/J": ("g/kWh",),
     "1": ("",),
 }
+# What a message may suggest besides.
+_ALSO_KNOWN = {
+    "B": ("KiB", "MiB", "GiB", "TiB"),
+    "B/s": ("Mbit/s", "Gbit/s", "Tbit/s"),
+    "J": ("Wh", "kWh", "MWh"),
+}
 EXAMPLES: dict[str, str] = {
     "B": "80 GB",
     "B/s": "400 Gbit/s",
@@ -93,7 +99,8 @@ _LIKELY: dict[str, str] = {
 }
 DIMENSIONS = tuple(_SHOWN)
 
-_NUMBER = r"[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
+# Not \d: other scripts have digits too.
+_NUMBER = r"[+-]?(?:[0-9]+(?:_[0-9]{3})*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(.*?)\s*")
 # "Gb", "Mb/s", "gbps": a lone b is a bit to some readers and a byte to others.
 _AMBIGUOUS = re.compile(r"([kKmMgGtTPE]?i?)b(ps|/\w+)?")
@@ -148,8 +155,10 @@ def _lookup(symbol: str) -> tuple[str, Fraction] | None:
 
 
 @lru_cache(maxsize=512)
-def unit_scale(unit: str) -> tuple[str, Fraction]:
+def unit_scale(unit: str, wanted: str = "1") -> tuple[str, Fraction]:
     """Dimension (as a base-unit string) and exact scale of a unit or a quotient of two.
+
+    An unknown unit is refused with one of the `wanted` dimension that may be meant.
 
     >>> unit_scale("USD/h")
     ('USD/s', Fraction(1, 3600))
@@ -160,32 +169,26 @@ def unit_scale(unit: str) -> tuple[str, Fraction]:
     above = _lookup(numerator)
     below = _lookup(denominator) if slash else ("", Fraction(1))
     if above is None or below is None:
-        _refuse(unit, numerator if above is None else denominator)
+        _refuse(unit, wanted)
     if not slash:
         return above
     return f"{above[0]}/{below[0]}", above[1] / below[1]
 
 
-def _refuse(unit: str, part: str) -> NoReturn:
+def _refuse(unit: str, dimension: str) -> NoReturn:
+    """Say that a unit is unknown, and which of those with the dimension asked for may be meant."""
     ambiguous = _AMBIGUOUS.fullmatch(unit)
-    if ambiguous:
+    if ambiguous and dimension in ("B", "B/s"):
         prefix, rate = ambiguous.groups()
         prefix = "k" if prefix in ("k", "K") else prefix[:1].upper() + prefix[1:]
         tail = "/s" if rate == "ps" else rate or ""
         bits, octets = f"{prefix}bit{tail}", f"{prefix}B{tail}"
         raise UnitError(f'"{unit}" may be bits or bytes: write {bits} or {octets}', f"1 {octets} is 8 {bits}")
     spelled = "/".join(_SPELLED.get(word.strip(), word.strip()) for word in unit.split("/"))
-    best = spelled if spelled != unit else None
-    best = best or closest(unit, sorted(_all_units()), 0.5) or closest(part, sorted(_all_units()), 0.5)
-    hint = f'did you mean "{best}"?' if best else f"known units: {', '.join(_UNITS)}"
+    known = (*_SHOWN[dimension], *_ALSO_KNOWN.get(dimension, ()))
+    best = spelled if spelled in known else closest(unit, known, 0.5)
+    hint = f'did you mean "{best}"?' if best else f'write it like "{EXAMPLES[dimension]}"'
     raise UnitError(f'unknown unit "{unit}"', hint)
-
-
-@lru_cache(maxsize=1)
-def _all_units() -> frozenset[str]:
-    return frozenset(unit for shown in _SHOWN.values() for unit in shown if unit) | frozenset(
-        ("KiB", "MiB", "GiB", "TiB", "Mbit/s", "Gbit/s", "Tbit/s", "kWh", "Wh", "min", "%")
-    )
 
 
 @lru_cache(maxsize=4096, typed=True)  # typed: 1, 1.0 and True are equal, and not the same
@@ -214,7 +217,7 @@ def parse(text: str | float | int, dimension: str) -> float:
     if re.match(r",\d", unit):
         raise UnitError(f'a comma in the number: "{text}"', COMMA_HELP)
     try:
-        found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
+        found, scale = unit_scale("day" if unit == "days" else unit, dimension)  # as `in_words` writes it
     except UnitError:
         if dimension == "1":
             raise UnitError(f'"{text}" has a unit, expected a plain number', f"write {number}") from None

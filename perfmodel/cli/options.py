@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -59,15 +60,13 @@ ClusterOption = Annotated[
         autocompletion=completion.names("clusters", "nodes"),
     ),
 ]
-KOption = Annotated[
-    str | None,
-    typer.Option(
-        "-k",
-        "--k",
-        metavar="RANGE",
-        help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
-    ),
-]
+K_OPTION = typer.Option(
+    "-k",
+    "--k",
+    metavar="RANGE",
+    help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
+)
+KOption = Annotated[str | None, K_OPTION]
 OneKOption = Annotated[
     str | None,
     typer.Option(
@@ -152,7 +151,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
 
 def scalar(text: str) -> int | bool | str:
     """The value of a `key=value` flag: an integer, a truth value, or the text itself."""
-    if text.lstrip("+-").isdecimal():
+    if re.fullmatch("[+-]?[0-9]{1,18}", text):
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), text)
 

@@ -358,7 +358,9 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
             return np.nan, None
         return np.nan, ("T004", "an empty cell", None)
     try:
-        value = float(text) if "_" not in text else float("no digits groups in a table")
+        if "_" in text or not text.isascii():  # float() takes groups of digits, and digits of any script
+            raise ValueError
+        value = float(text)
     except ValueError:
         if has_comma(text):
             return np.nan, ("T004", "a comma in the number", COMMA_HELP)
