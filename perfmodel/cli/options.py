@@ -188,12 +188,13 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     import json
     from dataclasses import replace
 
+    from perfmodel.files import read_bytes
     from perfmodel.predict.belief_check import faults
     from perfmodel.predict.beliefs import from_mapping
     from perfmodel.results import fingerprint
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        data = json.loads(read_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
     except UnicodeDecodeError:
