@@ -266,20 +266,25 @@ def _describe(dimension: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def format_quantity(value: float, dimension: str, digits: int | None = 4) -> str:
+def format_quantity(value: float, dimension: str, digits: int | None = 4, like: float | None = None) -> str:
     """Text with a readable prefix; `digits=None` gives the shortest text that parses back to the same float.
+
+    `like` is the value whose unit is taken, where several stand together.
 
     >>> format_quantity(3.35e12, "B/s"), format_quantity(1.3e-6, "s"), format_quantity(2.49 / 3600, "USD/s")
     ('3.35 TB/s', '1.3 us', '2.49 USD/h')
     >>> format_quantity(90.0, "s"), format_quantity(0.0, "B")
     ('1.5 min', '0 B')
+    >>> format_quantity(66.0, "s", like=24.0)
+    '66 s'
     """
     if not math.isfinite(value):
         return str(value)
     exact = Fraction(value)
     units = _SHOWN[dimension]
-    if exact:
-        unit = next((unit for unit in units if abs(exact) >= unit_scale(unit)[1]), units[-1])
+    size = abs(exact if like is None or not math.isfinite(like) else Fraction(like))
+    if size:
+        unit = next((unit for unit in units if size >= unit_scale(unit)[1]), units[-1])
     else:
         unit = dimension if dimension in units else units[-1]
     scale = unit_scale(unit)[1]
@@ -303,8 +308,8 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def in_words(value: float, dimension: str, digits: int = 4) -> str:
-    """A quantity for a sentence: whole dollars with thousands apart, days in the plural.
+def in_words(value: float, dimension: str, digits: int = 4, like: float | None = None) -> str:
+    """A quantity for a sentence: whole dollars with thousands apart, days in the plural; `like` gives the unit.
 
     >>> in_words(23339.6, "USD"), in_words(2 * 86400.0, "s"), in_words(86400.0, "s"), in_words(90.0, "s")
     ('23,340 USD', '2 days', '1 day', '1.5 min')
@@ -313,8 +318,18 @@ def in_words(value: float, dimension: str, digits: int = 4) -> str:
     """
     if dimension == "USD" and abs(value) >= 1000 and math.isfinite(value):
         return f"{value:,.0f} USD"
-    text = format_quantity(value, dimension, digits)
+    text = format_quantity(value, dimension, digits, like)
     return f"{text}s" if text.endswith(" day") and text != "1 day" else text
+
+
+def band_in_words(low: float, high: float, dimension: str, digits: int = 4, like: float | None = None) -> str:
+    """Two ends in one unit: that of `like`, which stands beside them, else of their geometric middle.
+
+    >>> band_in_words(24.0, 66.0, "s"), band_in_words(24.0, 66.0, "s", like=61.0), band_in_words(0.9, 1.2, "s", 3)
+    ('24 s to 66 s', '0.4 min to 1.1 min', '0.9 s to 1.2 s')
+    """
+    middle = math.sqrt(abs(low * high)) if like is None else like
+    return " to ".join(in_words(end, dimension, digits, middle) for end in (low, high))
 
 
 def percent(share: float, digits: int = 3) -> str:

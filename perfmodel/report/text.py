@@ -57,8 +57,8 @@ def scale(values: Iterable[Cell], quantity: str) -> tuple[float, str]:
     return 1.0, quantity if quantity != "x" else ""
 
 
-def quantity(value: Cell, unit: str) -> str:
-    """One value with its unit, for sentences.
+def quantity(value: Cell, unit: str, like: Cell = None) -> str:
+    """One value with its unit, for sentences; the unit suits `like` where several stand together.
 
     >>> quantity(0.0123, "s"), quantity(0.701, "%"), quantity(1234.5, "USD"), quantity(None, "s"), quantity(180, "x")
     ('12.3 ms', '70.1 %', '1,234 USD', '-', '180x')
@@ -67,7 +67,7 @@ def quantity(value: Cell, unit: str) -> str:
         return MISSING if value is None else str(value)
     if unit == "x":
         return number(value) + "x"
-    factor, shown = scale([value], unit)
+    factor, shown = scale([value if like is None else like], unit)
     if unit == "USD" and abs(value) < 100:
         return f"{value:.2f} USD" if abs(value) >= 1 or value == 0 else f"{number(value)} USD"
     return f"{number(value / factor)} {shown}".rstrip()

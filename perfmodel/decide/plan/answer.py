@@ -25,7 +25,7 @@ from perfmodel.predict.curve import Curve, curve
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
-from perfmodel.units import in_words
+from perfmodel.units import band_in_words, in_words
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,7 @@ def _sentence(
     price = f", {in_words(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
     what = (
         f"K = {best.k} of {target.name} as {_layout(best)}: {in_words(best.time_s, 's', 3)} a step "
-        f"({in_words(float(curves[0].low_s[0]), 's', 3)} to "
-        f"{in_words(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
+        f"({band_in_words(float(curves[0].low_s[0]), float(curves[0].high_s[0]), 's', 3, best.time_s)}){run}{price}"
     )
     if missed is not None:
         return (

@@ -250,7 +250,7 @@ function curveTable() {
     chosen: k === state.sel,
     cells: [
       number(k), quantity(r.time_s[i], "s"),
-      r.time_s_low?.[i] ? `${quantity(r.time_s_low[i], "s")} to ${quantity(r.time_s_high[i], "s")}` : "-",
+      r.time_s_low?.[i] ? [r.time_s_low[i], r.time_s_high[i]].map((end) => quantity(end, "s", r.time_s[i])).join(" to ") : "-",
       quantity(r.speedup[i], "x"), quantity(r.efficiency[i], "%"), quantity(r.cost_usd?.[i], "USD"),
       quantity(r.memory_bytes?.[i], "B"), r.reason?.[i] ?? layoutText(r.layout?.[i]),
     ],

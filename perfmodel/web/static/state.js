@@ -79,7 +79,7 @@ const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], 
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   if (value === 0) return "0";
-  const size = Math.abs(value);
+  const size = Math.abs(like);
   if (size < 1e-4 || size >= 1e15) return value.toExponential(2);
   const rounded = Number(value.toPrecision(12));
   if (Number.isInteger(rounded)) return rounded.toLocaleString("en-US");
@@ -88,7 +88,8 @@ export function number(value) {
 }
 
 /** A value with its unit: "s", "USD", "USD/h", "B", "B/s", "%", "x" or none. */
-export function quantity(value, unit) {
+// `like` is the value whose unit is taken, where several stand together.
+export function quantity(value, unit, like = value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   if (unit === "%") return `${number(value * 100)} %`;
   if (unit === "x") return `${number(value)}x`;
@@ -99,7 +100,7 @@ export function quantity(value, unit) {
     return `${number(value / factor)} ${name}`;
   }
   if (unit === "B" || unit === "B/s" || unit === "J" || unit === "g") {
-    const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(value) >= f) ?? [1, ""];
+    const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(like) >= f) ?? [1, ""];
     return `${number(value / factor)} ${prefix}${unit}`;
   }
   if (unit === "USD" && Math.abs(value) < 100 && Math.abs(value) >= 1) return `${value.toFixed(2)} USD`;
