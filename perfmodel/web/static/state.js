@@ -79,7 +79,7 @@ const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], 
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   if (value === 0) return "0";
-  const size = Math.abs(like);
+  const size = Math.abs(value);
   if (size < 1e-4 || size >= 1e15) return value.toExponential(2);
   const rounded = Number(value.toPrecision(12));
   if (Number.isInteger(rounded)) return rounded.toLocaleString("en-US");
@@ -87,14 +87,13 @@ export function number(value) {
   return rounded.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
-/** A value with its unit: "s", "USD", "USD/h", "B", "B/s", "%", "x" or none. */
-// `like` is the value whose unit is taken, where several stand together.
+/** A value with its unit: "s", "USD", "USD/h", "B", "B/s", "%", "x" or none. The unit suits `like`, where several stand together. */
 export function quantity(value, unit, like = value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   if (unit === "%") return `${number(value * 100)} %`;
   if (unit === "x") return `${number(value)}x`;
   if (unit === "s") {
-    const size = Math.abs(value);
+    const size = Math.abs(like);
     const [factor, name] = size >= 172800 ? [86400, "d"] : size >= 7200 ? [3600, "h"] : size >= 120 ? [60, "min"]
       : size >= 1 || size === 0 ? [1, "s"] : size >= 1e-3 ? [1e-3, "ms"] : size >= 1e-6 ? [1e-6, "us"] : [1e-9, "ns"];
     return `${number(value / factor)} ${name}`;
