@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words, ledger
+from perfmodel.decide.attribution import cause_at, in_words, ledger
 from perfmodel.decide.cost import Choice, Decision, bill, decide
 from perfmodel.decide.energy import step_energy
 from perfmodel.decide.facts import foreign, unmeasured
@@ -27,6 +27,7 @@ from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.power import energy_band, measured_power, power_basis, power_of, range_share
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.decide.remedies import after_remedy, job_at, remedy
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
@@ -446,7 +447,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     mended = after_remedy(found, part)
     return entry | {
         "cause_part": part,
-        "remedy": REMEDIES[part].words,
+        "remedy": remedy(job_at(found, index), part),
         "k_after_remedy": _k_after(knee_of(mended), int(found.k[last])) if centre.reached else None,
         "remedy_saves": float(
             1.0 - mended[index] / found.time_s[index]
