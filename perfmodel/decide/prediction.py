@@ -543,6 +543,7 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
         rows.append(
             {
                 "input": name,
+                "meaning": MEANINGS[name],
                 "change": float(np.expm1(reach)),
                 "low": float(np.expm1(-reach * slopes[index])),
                 "high": float(np.expm1(reach * slopes[index])),

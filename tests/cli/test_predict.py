@@ -206,3 +206,16 @@ def test_bad_usage_is_exit_2_in_one_message(arguments, words, capsys):
     captured = capsys.readouterr()
     assert words in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_sensitivity_is_told_in_words(capsys):
+    from perfmodel.predict.coefficients import MEANINGS
+
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["result"]["sensitivity"]
+    assert all(row["meaning"] == MEANINGS[row["input"]] for row in rows)
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    table = shown[shown.index("Sensitivity") :]
+    assert "device time of such jobs against" in table
+    assert "host_kernel_s" not in table
