@@ -43,6 +43,7 @@ from perfmodel.units import format_quantity
 Array = NDArray[np.float64]
 
 DRAWS = 200
+SMALLEST_EFFECT = 1e-5  # of the step, that is told of an input
 NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
 
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
@@ -549,5 +550,6 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
                 "high": float(np.expm1(reach * slopes[index])),
             }
         )
+    rows = [row for row in rows if abs(float(row["high"])) > SMALLEST_EFFECT]
     rows.sort(key=lambda row: -abs(float(row["high"])))
     return rows[:12]

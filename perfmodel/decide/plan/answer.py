@@ -286,7 +286,10 @@ def _notes(found: Found, beliefs: Beliefs) -> list[str]:
         notes.append("no steps given: cost, energy, deadline and budget are for one step")
     unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]
     if unpriced:
-        notes.append(f"no price is known for {', '.join(unpriced)}")
+        sought = (
+            "" if len(unpriced) < len(found.targets) else f": the least {found.request.objective} is sought"
+        )
+        notes.append(f"no price is known for {', '.join(unpriced)}{sought}")
     if found.jobs and found.jobs[0].layout != "auto":
         notes.append("the job's own layout is left aside: plan searches all of them")
     return notes
