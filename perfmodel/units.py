@@ -61,6 +61,12 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "g/J": ("g/kWh",),
     "1": ("",),
 }
+# What a message may suggest besides.
+_ALSO_KNOWN = {
+    "B": ("KiB", "MiB", "GiB", "TiB"),
+    "B/s": ("Mbit/s", "Gbit/s", "Tbit/s"),
+    "J": ("Wh", "kWh", "MWh"),
+}
 EXAMPLES: dict[str, str] = {
     "B": "80 GB",
     "B/s": "400 Gbit/s",
@@ -93,7 +99,8 @@ _LIKELY: dict[str, str] = {
 }
 DIMENSIONS = tuple(_SHOWN)
 
-_NUMBER = r"[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
+# Not \d: other scripts have digits too.
+_NUMBER = r"[+-]?(?:[0-9]+(?:_[0-9]{3})*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(.*?)\s*")
 # "Gb", "Mb/s", "gbps": a lone b is a bit to some readers and a byte to others.
 _AMBIGUOUS = re.compile(r"([kKmMgGtTPE]?i?)b(ps|/\w+)?")
@@ -148,8 +155,10 @@ def _lookup(symbol: str) -> tuple[str, Fraction] | None:
 
 
 @lru_cache(maxsize=512)
-def unit_scale(unit: str) -> tuple[str, Fraction]:
+def unit_scale(unit: str, wanted: str = "1") -> tuple[str, Fraction]:
     """Dimension (as a base-unit string) and exact scale of a unit or a quotient of two.
+
+    An unknown unit is refused with one of the `wanted` dimension that may be meant.
 
     >>> unit_scale("USD/h")
     ('USD/s', Fraction(1, 3600))
@@ -160,32 +169,26 @@ def unit_scale(unit: str) -> tuple[str, Fraction]:
     above = _lookup(numerator)
     below = _lookup(denominator) if slash else ("", Fraction(1))
     if above is None or below is None:
-        _refuse(unit, numerator if above is None else denominator)
+        _refuse(unit, wanted)
     if not slash:
         return above
     return f"{above[0]}/{below[0]}", above[1] / below[1]
 
 
-def _refuse(unit: str, part: str) -> NoReturn:
+def _refuse(unit: str, dimension: str) -> NoReturn:
+    """Say that a unit is unknown, and which of those with the dimension asked for may be meant."""
     ambiguous = _AMBIGUOUS.fullmatch(unit)
-    if ambiguous:
+    if ambiguous and dimension in ("B", "B/s"):
         prefix, rate = ambiguous.groups()
         prefix = "k" if prefix in ("k", "K") else prefix[:1].upper() + prefix[1:]
         tail = "/s" if rate == "ps" else rate or ""
         bits, octets = f"{prefix}bit{tail}", f"{prefix}B{tail}"
         raise UnitError(f'"{unit}" may be bits or bytes: write {bits} or {octets}', f"1 {octets} is 8 {bits}")
     spelled = "/".join(_SPELLED.get(word.strip(), word.strip()) for word in unit.split("/"))
-    best = spelled if spelled != unit else None
-    best = best or closest(unit, sorted(_all_units()), 0.5) or closest(part, sorted(_all_units()), 0.5)
-    hint = f'did you mean "{best}"?' if best else f"known units: {', '.join(_UNITS)}"
+    known = (*_SHOWN[dimension], *_ALSO_KNOWN.get(dimension, ()))
+    best = spelled if spelled in known else closest(unit, known, 0.5)
+    hint = f'did you mean "{best}"?' if best else f'write it like "{EXAMPLES[dimension]}"'
     raise UnitError(f'unknown unit "{unit}"', hint)
-
-
-@lru_cache(maxsize=1)
-def _all_units() -> frozenset[str]:
-    return frozenset(unit for shown in _SHOWN.values() for unit in shown if unit) | frozenset(
-        ("KiB", "MiB", "GiB", "TiB", "Mbit/s", "Gbit/s", "Tbit/s", "kWh", "Wh", "min", "%")
-    )
 
 
 @lru_cache(maxsize=4096, typed=True)  # typed: 1, 1.0 and True are equal, and not the same
@@ -214,7 +217,7 @@ def parse(text: str | float | int, dimension: str) -> float:
     if re.match(r",\d", unit):
         raise UnitError(f'a comma in the number: "{text}"', COMMA_HELP)
     try:
-        found, scale = unit_scale("day" if unit == "days" else unit)  # as `in_words` writes it
+        found, scale = unit_scale("day" if unit == "days" else unit, dimension)  # as `in_words` writes it
     except UnitError:
         if dimension == "1":
             raise UnitError(f'"{text}" has a unit, expected a plain number', f"write {number}") from None
@@ -263,20 +266,25 @@ def _describe(dimension: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def format_quantity(value: float, dimension: str, digits: int | None = 4) -> str:
+def format_quantity(value: float, dimension: str, digits: int | None = 4, like: float | None = None) -> str:
     """Text with a readable prefix; `digits=None` gives the shortest text that parses back to the same float.
+
+    `like` is the value whose unit is taken, where several stand together.
 
     >>> format_quantity(3.35e12, "B/s"), format_quantity(1.3e-6, "s"), format_quantity(2.49 / 3600, "USD/s")
     ('3.35 TB/s', '1.3 us', '2.49 USD/h')
     >>> format_quantity(90.0, "s"), format_quantity(0.0, "B")
     ('1.5 min', '0 B')
+    >>> format_quantity(66.0, "s", like=24.0)
+    '66 s'
     """
     if not math.isfinite(value):
         return str(value)
     exact = Fraction(value)
     units = _SHOWN[dimension]
-    if exact:
-        unit = next((unit for unit in units if abs(exact) >= unit_scale(unit)[1]), units[-1])
+    size = abs(exact if like is None or not math.isfinite(like) else Fraction(like))
+    if size:
+        unit = next((unit for unit in units if size >= unit_scale(unit)[1]), units[-1])
     else:
         unit = dimension if dimension in units else units[-1]
     scale = unit_scale(unit)[1]
@@ -300,8 +308,8 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def in_words(value: float, dimension: str, digits: int = 4) -> str:
-    """A quantity for a sentence: whole dollars with thousands apart, days in the plural.
+def in_words(value: float, dimension: str, digits: int = 4, like: float | None = None) -> str:
+    """A quantity for a sentence: whole dollars with thousands apart, days in the plural; `like` gives the unit.
 
     >>> in_words(23339.6, "USD"), in_words(2 * 86400.0, "s"), in_words(86400.0, "s"), in_words(90.0, "s")
     ('23,340 USD', '2 days', '1 day', '1.5 min')
@@ -310,8 +318,18 @@ def in_words(value: float, dimension: str, digits: int = 4) -> str:
     """
     if dimension == "USD" and abs(value) >= 1000 and math.isfinite(value):
         return f"{value:,.0f} USD"
-    text = format_quantity(value, dimension, digits)
+    text = format_quantity(value, dimension, digits, like)
     return f"{text}s" if text.endswith(" day") and text != "1 day" else text
+
+
+def band_in_words(low: float, high: float, dimension: str, digits: int = 4, like: float | None = None) -> str:
+    """Two ends in one unit: that of `like`, which stands beside them, else of their geometric middle.
+
+    >>> band_in_words(24.0, 66.0, "s"), band_in_words(24.0, 66.0, "s", like=61.0), band_in_words(0.9, 1.2, "s", 3)
+    ('24 s to 66 s', '0.4 min to 1.1 min', '0.9 s to 1.2 s')
+    """
+    middle = math.sqrt(abs(low * high)) if like is None else like
+    return " to ".join(in_words(end, dimension, digits, middle) for end in (low, high))
 
 
 def percent(share: float, digits: int = 3) -> str:

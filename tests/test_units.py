@@ -73,6 +73,13 @@ def test_a_lone_b_is_refused_with_both_readings(text: str) -> None:
         ("1,000", "1", "a comma in the number", "with a point"),
         ("2,10 USD/h", "USD/s", "a comma in the number", "with a point"),
         ("50 %", "s", "is a plain number, expected a time", None),
+        ("7 foot", "B", 'unknown unit "foot"', 'write it like "80 GB"'),
+        ("3 hours", "B", 'unknown unit "hours"', 'write it like "80 GB"'),
+        ("3 kb", "s", 'unknown unit "kb"', 'write it like "1.3 us"'),
+        ("3 GiBs", "B", "unknown unit", '"GiB"'),
+        ("3 kwh", "J", "unknown unit", '"kWh"'),
+        ("\u0664 s", "s", "cannot read", "1.3 us"),
+        ("1\u0664 s", "s", "unknown unit", None),
     ],
 )
 def test_refuses(text: str | float, dimension: str, message: str, hint: str | None) -> None:

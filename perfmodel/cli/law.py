@@ -8,11 +8,8 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli.groups import ResultFlags, expanded
-from perfmodel.cli.options import (
-    KOption,
-    RegimeOption,
-)
-from perfmodel.cli.readings import quantity
+from perfmodel.cli.options import K_OPTION, RegimeOption
+from perfmodel.cli.readings import quantity, worker_counts
 from perfmodel.errors import UsageError
 
 KAPPA, ALPHA, MESSAGE = "0.0001", "1 ms", "0 B"  # where nobody says
@@ -54,7 +51,7 @@ def law(
             "--serial", "--sigma", metavar="S,...", help="Serial fractions (usl: sigma), separated by commas."
         ),
     ] = "0.01,0.05,0.20",
-    k: KOption = "1..512",
+    k: Annotated[str, K_OPTION] = "1..512",
     kappa: Annotated[
         str | None,
         typer.Option(
@@ -84,7 +81,6 @@ def law(
     to: ResultFlags,
 ) -> None:
     """T, S, E over K, ceilings, the smallest K below an efficiency, the serial fraction that keeps one."""
-    from perfmodel.specs.ranges import parse_k
     from perfmodel.study.lawtable import LawOptions, parse_fractions, tabulate
 
     exchange = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
@@ -105,7 +101,7 @@ def law(
         )
     options = LawOptions(
         law=law.value,
-        k=parse_k(k or "1..512"),
+        k=worker_counts("--k", k),
         serial=parse_fractions("--serial", serial),
         kappa=parse_fractions("--kappa", KAPPA if kappa is None else kappa),
         efficiency=efficiency,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -59,15 +60,13 @@ ClusterOption = Annotated[
         autocompletion=completion.names("clusters", "nodes"),
     ),
 ]
-KOption = Annotated[
-    str | None,
-    typer.Option(
-        "-k",
-        "--k",
-        metavar="RANGE",
-        help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
-    ),
-]
+K_OPTION = typer.Option(
+    "-k",
+    "--k",
+    metavar="RANGE",
+    help="Worker counts: 8 | 1,2,4,8 | 1..1024 (doubling) | 64..128:8 (steps).",
+)
+KOption = Annotated[str | None, K_OPTION]
 OneKOption = Annotated[
     str | None,
     typer.Option(
@@ -152,7 +151,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
 
 def scalar(text: str) -> int | bool | str:
     """The value of a `key=value` flag: an integer, a truth value, or the text itself."""
-    if text.lstrip("+-").isdecimal():
+    if re.fullmatch("[+-]?[0-9]{1,18}", text):
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), text)
 
@@ -189,12 +188,13 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     import json
     from dataclasses import replace
 
+    from perfmodel.files import read_bytes
     from perfmodel.predict.belief_check import faults
     from perfmodel.predict.beliefs import from_mapping
     from perfmodel.results import fingerprint
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        data = json.loads(read_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
     except UnicodeDecodeError:

@@ -99,6 +99,7 @@ def plan(
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
+        objective_unpriced=None if objective else str(Objective.time),
         deadline_s=_above_zero("--deadline", deadline, "s"),
         budget_usd=_above_zero("--budget", budget, "USD"),
         max_k=max_k,

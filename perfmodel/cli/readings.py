@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,6 +44,18 @@ def quantity(flag: str, text: str | None, dimension: str) -> float | None:
         return parse(text, dimension)
     except UnitError as error:
         raise UsageError(Problem(code="U021", message=f"{flag}: {error.message}", help=error.hint)) from None
+
+
+def worker_counts(flag: str, text: str) -> tuple[int, ...]:
+    """A flag's worker counts, or UsageError that names the flag."""
+    from perfmodel.specs.ranges import parse_k
+
+    try:
+        return parse_k(text)
+    except UsageError as error:
+        raise UsageError(
+            replace(problem, message=f"{flag}: {problem.message}") for problem in error.problems
+        ) from None
 
 
 def sampling_interval(text: str | None, power: Sequence[str] | None) -> float | None:

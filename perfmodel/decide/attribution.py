@@ -1,4 +1,4 @@
-"""Where every lost accelerator-second went, what made the curve bend, and what would mend it.
+"""Where every lost accelerator-second went, and what made the curve bend.
 
 The ledger prices the loss exactly: part by part, `K p(K) - K0 p(K0)` in the strong regime and `K (p(K) - p(K0))` in
 the weak one, so that the entries sum to `K T(K) - K0 T(K0)` or `K (T(K) - T(K0))`. Diagnosis, plots and audits read
@@ -7,51 +7,24 @@ this one ledger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.curve import Curve, coefficients
+from perfmodel.decide.remedies import Here, job_at
+from perfmodel.predict.curve import Curve
 from perfmodel.predict.layouts import Sharding
-from perfmodel.predict.step import step
 
 Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Remedy:
-    """A change that treats one cause: words, and the log shifts of coefficients that stand for it."""
-
-    words: str
-    shifts: Mapping[str, float]
-
-
-_HALF, _DOUBLE = -float(np.log(2.0)), float(np.log(2.0))
-_LINKS = {"up_efficiency": _DOUBLE, "out_efficiency": _DOUBLE, "bus_bytes_per_s": _DOUBLE}
-
-REMEDIES: dict[str, Remedy] = {
-    "compute": Remedy("a larger batch per accelerator: small pieces of work run below the roofline", {"call_s": _HALF}),
-    "host": Remedy("compile or capture graphs: halve the host's time per kernel", {"host_kernel_s": _HALF, "micro_s": _HALF, "step_s": _HALF}),
-    "tensor_parallel": Remedy("twice the bandwidth inside a tensor-parallel group, or a smaller group", _LINKS),
-    "context_parallel": Remedy("twice the bandwidth between context-parallel ranks", _LINKS),
-    "expert_parallel": Remedy("twice the bandwidth for the expert all-to-all, or fewer expert ranks", _LINKS),
-    "pipeline_messages": Remedy("twice the bandwidth between pipeline stages", _LINKS),
-    "imbalance": Remedy("balance the stages: fewer layers beside the logits", {"last_stage": _HALF}),
-    "bubble": Remedy("more micro-batches per step, or interleaved stages", {"bubble": _HALF}),
-    "sharded_weights": Remedy("twice the bandwidth, or shard inside a node only", _LINKS),
-    "data_parallel": Remedy("twice the bandwidth, gradient compression, or synchronising every second step", _LINKS),
-    "optimizer": Remedy("shard the optimizer (zero1)", {"optimizer": _HALF}),
-    "contention": Remedy("more host cores and memory channels per accelerator, or fewer accelerators a node",
-                         {"dp_on": _HALF, "half_node": _HALF, "local": _HALF, "crossing": _HALF, "doubling": _HALF}),
-    "synchronisation": Remedy("synchronise every second step", {"sync_s": _HALF, "node_sync_s": _HALF}),
-    "straggler": Remedy("less jitter: isolate cores, drop slow workers, add spares", {"jitter": _HALF}),
-    "input_stall": Remedy("twice the input rate: more loader workers or faster storage", {"input_s": _HALF}),
-    "serial": Remedy("shorten the serial stage", {}),
-}  # fmt: skip
-
+# Neighbours among whom a part is exchanged; whether they leave a node tells the tier.
+_REACH: dict[str, Callable[[Here], float]] = {
+    "data_parallel": lambda job: np.inf,
+    "sharded_weights": lambda job: job.of("shard_group") * job.of("tp"),
+    "tensor_parallel": lambda job: job.of("tp"),
+    "expert_parallel": lambda job: job.of("ep") if job.of("ep") > 1.0 else np.inf,
+}
 _WORDS: dict[str, str] = {
     "compute": "arithmetic in pieces too small to run at full rate",
     "host": "the host that cannot issue kernels fast enough",
@@ -92,18 +65,12 @@ def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> 
 
     Arithmetic is most of a good step: of it, only what it takes beyond the baseline's counts as a cause.
     """
-    words = _WORDS[part]
-    sharding = float(np.broadcast_to(curve.at.sharding, curve.k.shape)[index])
-    if part == "data_parallel" and sharding == Sharding.PARAMETER_SERVER:
-        words = "exchange with the parameter server"
-    nodes = float(curve.k[index] / np.broadcast_to(curve.at.per_node, curve.k.shape)[index])
-    if part in ("data_parallel", "sharded_weights", "tensor_parallel", "expert_parallel"):
-        tier = (
-            "inter-node"
-            if nodes > 1 and (part != "tensor_parallel" or _tensor_leaves_node(curve, index))
-            else "intra-node"
-        )
-        words = f"{tier} {words}"
+    job = job_at(curve, index)
+    words = _of_this_job(job, part) or _WORDS[part]
+    nodes = job.of("k") / job.of("per_node")
+    if part in _REACH:
+        leaves = nodes > 1 and _REACH[part](job) > float(curve.setup.machine.domain)
+        words = f"{'inter-node' if leaves else 'intra-node'} {words}"
     where = f"of the step at K={int(curve.k[index])}"
     if part == "compute":
         more = float(lost[part][index] / (curve.k[index] * curve.time_s[index]))
@@ -111,23 +78,12 @@ def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> 
     return f"{words} takes {float(curve.parts[part][index] / curve.time_s[index]):.0%} {where}"
 
 
-def _tensor_leaves_node(curve: Curve, index: int) -> bool:
-    tp = float(np.broadcast_to(curve.at.tp, curve.k.shape)[index])
-    return tp > float(curve.setup.machine.domain)
-
-
-def after_remedy(curve: Curve, part: str) -> Array:
-    """T(K) with the remedy for one cause, on the same layouts; the curve keeps it."""
-    if part in curve.mended:
-        return curve.mended[part]
-    remedy = REMEDIES[part]
-    logs = curve.logs.copy()
-    for name, shift in remedy.shifts.items():
-        logs[NAMES.index(name)] += shift
-    ops = curve.setup.operations
-    if part == "serial":
-        ops = replace(ops, serial_s=ops.serial_s * 0.5)
-    found = coefficients(curve.setup, logs[:, None], curve.k)
-    changed = step(ops, curve.setup.machine, curve.at, found).time_s
-    curve.mended[part] = np.asarray(curve.time_s * changed / curve.step.time_s)
-    return curve.mended[part]
+def _of_this_job(job: Here, part: str) -> str | None:
+    """Words for a part that is something else in some jobs."""
+    if part == "data_parallel" and job.of("sharding") == Sharding.PARAMETER_SERVER:
+        return "exchange with the parameter server"
+    if part == "expert_parallel" and job.of("ep") == 1.0:
+        return "exchange of embedding vectors"
+    if part == "imbalance" and job.of("pp") == 1.0:
+        return f"waiting for the replicas with {'most' if job.is_uneven else 'the longest'} samples"
+    return None

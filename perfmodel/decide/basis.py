@@ -13,6 +13,8 @@ from perfmodel.predict.curve import Curve
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
 
+SMALLEST_EFFECT = 1e-5  # of the step, that is told of an input
+
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
     ("other jobs on the same network", "optimistic"),
     ("checkpoint writes and evaluation that nobody declared", "optimistic"),
@@ -84,10 +86,12 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
         rows.append(
             {
                 "input": name,
+                "meaning": MEANINGS[name],
                 "change": float(np.expm1(reach)),
                 "low": float(np.expm1(-reach * slopes[index])),
                 "high": float(np.expm1(reach * slopes[index])),
             }
         )
+    rows = [row for row in rows if abs(float(row["high"])) > SMALLEST_EFFECT]
     rows.sort(key=lambda row: -abs(float(row["high"])))
     return rows[:12]

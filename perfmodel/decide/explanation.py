@@ -20,7 +20,7 @@ from perfmodel.predict.curve import Curve, coefficients, sensitivities
 from perfmodel.predict.step import step
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
-from perfmodel.units import format_quantity
+from perfmodel.units import band_in_words, format_quantity
 
 MATTERS = 5e-3  # slopes below this are shown as none
 _WIDTH = 0.005  # share of the step below which a term is not worth a word
@@ -210,7 +210,7 @@ def _sentence(found: Curve, time: float, shown: list[Exchange]) -> str:
     order = sorted(found.parts, key=lambda name: -float(found.parts[name][0]))
     terms = [(name.replace("_", " "), float(found.parts[name][0]) / time) for name in order[:4]]
     words = ", ".join(f"{share:.0%} {name}" for name, share in terms if share >= _WIDTH)
-    band = f"{format_quantity(float(found.low_s[0]), 's', 3)} to {format_quantity(float(found.high_s[0]), 's', 3)}"
+    band = band_in_words(float(found.low_s[0]), float(found.high_s[0]), "s", 3, time)
     text = (
         f"At K = {int(found.k[0])} a step takes {format_quantity(time, 's', 3)} (90 % band {band}): {words}."
     )

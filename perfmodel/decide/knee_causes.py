@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.attribution import REMEDIES, after_remedy, cause_at, in_words
+from perfmodel.decide.attribution import cause_at, in_words
 from perfmodel.decide.knee import (
     RISK,
     Knee,
@@ -20,6 +20,7 @@ from perfmodel.decide.knee import (
 )
 from perfmodel.decide.metrics import efficiency, speedup
 from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.decide.remedies import after_remedy, job_at, remedy
 from perfmodel.models.laws import Regime
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve
@@ -106,7 +107,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     mended = after_remedy(found, part)
     return entry | {
         "cause_part": part,
-        "remedy": REMEDIES[part].words,
+        "remedy": remedy(job_at(found, index), part),
         "k_after_remedy": _k_after(knee_of(mended), int(found.k[last])) if centre.reached else None,
         # Of the step where the cause is told.
         "remedy_saves": float(1.0 - mended[index] / found.time_s[index]),

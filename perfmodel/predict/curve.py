@@ -17,7 +17,14 @@ from perfmodel.predict.declared import informed, usable_shardings
 from perfmodel.predict.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.predict.features import discrepancy, retuned
 from perfmodel.predict.jitter import equivalent_spread
-from perfmodel.predict.layouts import SHARDING_CODES, Layouts, Sharding, recompute_share, recompute_shown
+from perfmodel.predict.layouts import (
+    SHARDED,
+    SHARDING_CODES,
+    Layouts,
+    Sharding,
+    recompute_share,
+    recompute_shown,
+)
 from perfmodel.predict.memory import Memory, memory
 from perfmodel.predict.search import Search, search
 from perfmodel.predict.setup import Setup
@@ -266,7 +273,10 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     micro = number("micro_batch")
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))
-    shown["sharding"] = Sharding(int(number("sharding"))).name.lower()
+    sharding = Sharding(int(number("sharding")))
+    shown["sharding"] = sharding.name.lower()
+    if sharding in SHARDED and number("shard_group") < number("dp") * number("cp"):
+        shown["shard_group"] = int(number("shard_group"))
     shown["recompute"] = recompute_shown(number("recompute"), number("selective"))
     return shown
 

@@ -27,6 +27,9 @@ class Sharding(IntEnum):
     PARAMETER_SERVER = 5
 
 
+# Whose ranks may share a copy in groups.
+SHARDED = (Sharding.ZERO1, Sharding.ZERO2, Sharding.FSDP, Sharding.HSDP)
+
 SHARDING_CODES: dict[str, Sharding] = {
     "ddp": Sharding.DDP,
     "zero1": Sharding.ZERO1,

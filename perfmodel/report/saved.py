@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.files import read_bytes
 from perfmodel.report import html
 from perfmodel.report.model import kind_of
 
@@ -18,7 +19,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise SpecError(Problem(str(path), code="R003", message="too large for a saved result"))
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise SpecError(
             Problem(str(path), code="R003", message=f"cannot read it: {error.strerror}")

@@ -214,7 +214,10 @@ def _hits(frame: _Frame, chart: Chart) -> str:
                     continue
                 line = f"{series.name.replace('_', ' ')} {text.quantity(series.y[j], chart.y_quantity)}"
                 if j < len(series.low) and j < len(series.high) and series.low[j] is not None:
-                    low, high = (text.quantity(v, chart.y_quantity) for v in (series.low[j], series.high[j]))
+                    low, high = (
+                        text.quantity(v, chart.y_quantity, series.y[j])
+                        for v in (series.low[j], series.high[j])
+                    )
                     line += f" ({low} to {high})"
                 lines.append(line)
         lines += [m.label for m in chart.marks if m.x == x]

@@ -57,20 +57,30 @@ def scale(values: Iterable[Cell], quantity: str) -> tuple[float, str]:
     return 1.0, quantity if quantity != "x" else ""
 
 
-def quantity(value: Cell, unit: str) -> str:
-    """One value with its unit, for sentences.
+def quantity(value: Cell, unit: str, like: Cell = None) -> str:
+    """One value with its unit, for sentences; the unit suits `like` where several stand together.
 
     >>> quantity(0.0123, "s"), quantity(0.701, "%"), quantity(1234.5, "USD"), quantity(None, "s"), quantity(180, "x")
     ('12.3 ms', '70.1 %', '1,234 USD', '-', '180x')
+    >>> quantity(1.11e-15, "%")
+    '0 %'
     """
     if not _is_number(value):
         return MISSING if value is None else str(value)
     if unit == "x":
         return number(value) + "x"
-    factor, shown = scale([value], unit)
+    value = _told(value, unit)
+    factor, shown = scale([value if like is None else like], unit)
     if unit == "USD" and abs(value) < 100:
         return f"{value:.2f} USD" if abs(value) >= 1 or value == 0 else f"{number(value)} USD"
     return f"{number(value / factor)} {shown}".rstrip()
+
+
+_LEAST_SHARE = 1e-6  # a smaller one is rounding, and an exponent beside a per cent sign tells nobody anything
+
+
+def _told(value: int | float, unit: str) -> int | float:
+    return 0 if unit == "%" and abs(value) < _LEAST_SHARE else value
 
 
 def cell(value: Cell, factor: float = 1.0, *, apart: bool = False) -> str:
@@ -107,8 +117,11 @@ def column_text(
 
     >>> column_text(Column("time", "s"), [0.5, 0.25, None])
     ('time [ms]', ['500', '250', '-'])
+    >>> column_text(Column("error", "%"), [0.05, 1.11e-15])
+    ('error [%]', ['5', '0'])
     """
     factor, unit = scale(scaled_by or values, column.quantity)
+    values = [_told(v, column.quantity) if _is_number(v) else v for v in values]
     # Four digits are read at a glance, as in K = 1024; a column with more has them apart throughout.
     apart = any(isinstance(v, int) and abs(v) >= 10_000 for v in values)
     if column.quantity == "" or not any(_is_number(v) for v in values):

@@ -152,7 +152,7 @@ class Number(ReadByItself):
         try:
             number = parse(value, "1")
         except UnitError as error:
-            if isinstance(value, str) and not re.match(r"\s*[+-]?\.?\d", value):
+            if isinstance(value, str) and not re.match(r"\s*[+-]?\.?[0-9]", value):
                 raise problem("S005", f'expected {what}, got "{value}"') from None
             raise problem("S006", error.message, error.hint) from None
         if not self.whole:

@@ -130,6 +130,8 @@ def layout_words(
     'dp8 tp2 zero1 recompute full'
     >>> layout_words(layout, spelled_out=True, micro_batch_of_one=True)
     'dp8 tp2 micro-batch 1 zero1 full recompute'
+    >>> layout_words({"dp": 64, "sharding": "zero1", "shard_group": 8})
+    'dp64 zero1 group 8'
     """
     words = [f"{name}{layout[name]}" for name in DEGREES if layout.get(name) not in (None, 1)]
     micro_batch, sharding, recompute = (layout.get(name) for name in ("micro_batch", "sharding", "recompute"))
@@ -137,6 +139,8 @@ def layout_words(
         words.append(f"micro-batch {micro_batch}" if spelled_out else f"mb{micro_batch}")
     if sharding:
         words.append(str(sharding))
+    if layout.get("shard_group") is not None:  # of fewer than all
+        words.append(f"{'in groups of' if spelled_out else 'group'} {layout['shard_group']}")
     if recompute not in (None, "none", False):
         words.append(f"{recompute} recompute" if spelled_out else f"recompute {recompute}")
     return " ".join(words)

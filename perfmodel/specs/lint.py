@@ -70,7 +70,7 @@ def lint(path: Path, *, today: datetime.date) -> LintReport:
     """Check one file, or every YAML file below a folder."""
     if not path.exists():
         raise UsageError(f"no file or folder {path}", code="S012")
-    if path.is_file():
+    if not path.is_dir():
         files, folders = [path], [path.parent.parent if path.parent.name in KINDS else path.parent]
     else:
         files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
@@ -111,7 +111,7 @@ def _check(path: Path, root: Path, catalog: Catalog, today: datetime.date) -> It
         if kind is None:
             hint = f"put it into a folder named {', '.join(KINDS)}, or name its schema on the first line"
             # A folder may hold YAML that is not ours; a file that was named is meant.
-            alone = root.is_file()
+            alone = not root.is_dir()
             yield tree.mark.problem(
                 "S014" if alone else "L003",
                 "cannot tell what this file declares",

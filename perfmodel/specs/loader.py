@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.files import read_bytes
 
 MAX_BYTES = 4_000_000
 MAX_NODES = 50_000  # aliases can make a small file expand without end
@@ -128,7 +129,7 @@ def read_file(path: Path, shown: str | None = None) -> Tree:
     """Read a YAML file; `shown` is its name in messages."""
     name = shown or str(path)
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MAX_BYTES + 1)
     except OSError as error:
         raise SpecError(
             Problem(name, code="S012", message=f"cannot read the file: {error.strerror or error}")

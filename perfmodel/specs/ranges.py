@@ -9,7 +9,7 @@ from perfmodel.errors import UsageError
 
 MAX_K = 10_000_000
 MAX_COUNT = 100_000
-_RANGE = re.compile(r"(\d+)\s*\.\.\s*(\d+)(?:\s*:\s*(\d+))?")
+_RANGE = re.compile(r"(\d+)\s*\.\.\s*(\d+)(?:\s*:\s*(\d+))?", re.ASCII)
 _HELP = "write 8, or 1,2,4,8, or 1..1024 (doubling), or 64..128:8 (steps of 8)"
 
 
@@ -42,7 +42,7 @@ def _expand(piece: object) -> Iterable[int]:
     if isinstance(piece, int) and not isinstance(piece, bool):
         return (_checked(piece),)
     text = str(piece)
-    if text.isdecimal() and len(text) < 12:
+    if text.isascii() and text.isdecimal() and len(text) < 12:
         return (_checked(int(text)),)
     match = _RANGE.fullmatch(text)
     if match is None or max(len(group) for group in match.groups("")) > 11:

@@ -15,6 +15,7 @@ from perfmodel.calibrate.readers.power_draw import Draw
 from perfmodel.calibrate.readers.runs import timings as timings_of_log
 from perfmodel.calibrate.readers.source import Reading
 from perfmodel.errors import Problem, SpecError, UsageError
+from perfmodel.files import read_bytes
 from perfmodel.study.table import Timings, parse_timings, read_timings
 
 
@@ -81,8 +82,7 @@ def _table(path: Path | str, preset: str | None, pattern: str | None, readings: 
 
 def _is_packed(path: Path) -> bool:
     try:
-        with path.open("rb") as raw:
-            return raw.read(2) == b"\x1f\x8b"
+        return read_bytes(path, 2) == b"\x1f\x8b"
     except OSError:
         return False
 

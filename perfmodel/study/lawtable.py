@@ -218,7 +218,7 @@ def parse_fractions(flag: str, text: str) -> tuple[float, ...]:
     found: list[float] = []
     for part in _split(text):
         try:
-            found.append(float(part))
+            found.append(float(part.encode("ascii")))  # digits of other scripts are refused everywhere
         except ValueError:
             raise UsageError(
                 f'{flag}: not a number: "{part}"', code="U022", help=f"write {flag} 0.01,0.05,0.20"

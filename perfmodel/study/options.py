@@ -12,7 +12,7 @@ from perfmodel.errors import Problem, UsageError
 from perfmodel.models.laws import Regime
 from perfmodel.study.statistics import IntervalKind
 
-_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _FACTORS = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER}))?")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma, told_once
+from perfmodel.files import read_bytes
 from perfmodel.models.laws import Array
 from perfmodel.specs.ranges import MAX_K
 
@@ -99,7 +100,7 @@ def read_timings(path: Path | str) -> Timings:
     """Read a timings table, or raise SpecError with every problem in it."""
     name = str(path)
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(Path(path))
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
         raise SpecError(Problem(name, code="T001", message=f"cannot read: {reason}")) from None
@@ -358,7 +359,9 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
             return np.nan, None
         return np.nan, ("T004", "an empty cell", None)
     try:
-        value = float(text) if "_" not in text else float("no digits groups in a table")
+        if "_" in text or not text.isascii():  # float() takes groups of digits, and digits of any script
+            raise ValueError
+        value = float(text)
     except ValueError:
         if has_comma(text):
             return np.nan, ("T004", "a comma in the number", COMMA_HELP)

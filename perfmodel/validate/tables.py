@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from perfmodel.errors import COMMA_HELP, Problem, has_comma
+from perfmodel.files import read_bytes
 
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
@@ -86,7 +87,7 @@ class Table:
 
 def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Table:
     """Rows of a file that has at least the `required` columns; what is wrong with it goes to `problems`."""
-    data = path.read_bytes()
+    data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
+from perfmodel.files import read_bytes
 from perfmodel.workloads.hf_families import FAMILIES, Family
 from perfmodel.workloads.parameters import Dimensions, ParameterCount, count
 from perfmodel.workloads.text import size_name, slug
@@ -83,7 +84,7 @@ def read_config(path: str | Path, *, name: str | None = None, seq_len: int | Non
     """Read a config file; refuse one that is no JSON, of an unknown family, or incomplete."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_bytes(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
         raise SpecError(Problem(str(path), code="W100", message=f"cannot be read: {reason}")) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,56 @@ def test_a_folder_has_one_hash_of_all_that_is_in_it(tmp_path: Path) -> None:
     assert changed != first
     (tmp_path / "runs" / "k8" / "log.txt").rename(tmp_path / "runs" / "log.txt")
     assert fingerprint(tmp_path / "runs") != changed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict",),
+        ("explain", "-k", "8"),
+        ("plan",),
+        ("roofline",),
+        ("audit",),
+        ("check",),
+        ("study",),
+        ("report",),
+        ("catalog", "lint"),
+        ("workload", "from-hf"),
+        ("predict", *JOB, "--beliefs"),
+        ("calibrate", *JOB, "--timings"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_in_place_of_a_file_is_refused_at_once(
+    command: tuple[str, ...], kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "/dev/zero"
+    if kind == "pipe":
+        name = str(folder / "pipe.csv")
+        os.mkfifo(name)
+
+    def waited(*_: object) -> None:
+        raise AssertionError("waited for a writer")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(20)
+    try:
+        code = main([*command, name])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert code == 2
+    captured = capsys.readouterr()
+    assert f"{name}: " in captured.err + captured.out
+    assert "not a regular file" in captured.err + captured.out
+
+
+def test_what_the_shell_hands_over_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    given, taken = os.pipe()
+    os.write(taken, b"workload: resnet50\ncluster: dgx-a100\nk: 8\n")
+    os.close(taken)
+    try:
+        code = main(["predict", f"/dev/fd/{given}", "--quiet"])
+    finally:
+        os.close(given)
+    assert code == 0, capsys.readouterr().err

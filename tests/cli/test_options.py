@@ -51,6 +51,8 @@ def test_counts(text: object, counts: tuple[int, ...]) -> None:
         [],
         "1..9000000:1",
         [2.5],
+        "\u0664",
+        "1..\u0664",
     ],
 )
 def test_bad_counts(text: object) -> None:
@@ -67,6 +69,7 @@ def test_layouts() -> None:
         "sharding": "zero1",
         "sequence_parallel": True,
     }
+    assert parse_layout("tp=+-5,pp=\u0664") == {"tp": "+-5", "pp": "\u0664"}  # no numbers: refused as text
     for text in ("tp", "tp=2,tp=4", "=3", ""):
         with pytest.raises(UsageError):
             parse_layout(text)

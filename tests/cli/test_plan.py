@@ -214,3 +214,33 @@ def test_importing_the_verb_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+UNPRICED = """\
+workload: {name: tiny, flop_per_sample: 8 GFLOP, bytes_per_sample: 1 MB, params: 25 M, sample: image}
+cluster:
+  node:
+    name: box
+    accelerators_per_node: 1
+    accelerator: {name: cpu, memory: 64 GB, memory_bandwidth: 100 GB/s, peak: {fp32: 2 TFLOP/s}}
+  scale_out: {name: eth, latency: 20 us, bandwidth: 1.25 GB/s}
+global_batch: 256
+k: 1..8
+"""
+
+
+def test_without_a_price_a_deadline_is_met_in_the_least_time(tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(UNPRICED)
+    assert main(["plan", str(tmp_path / "job.yaml"), "--deadline", "10 s"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Fastest: K = 8" in shown
+    assert "no price is known for box: the least time is sought" in shown
+    assert "pipeline 0" not in shown  # reasons for which nothing was refused
+
+
+@pytest.mark.parametrize("flags", [["--budget", "5 USD"], ["--objective", "cost"]])
+def test_without_a_price_nothing_is_said_of_costs(flags, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(UNPRICED)
+    assert main(["plan", str(tmp_path / "job.yaml"), *flags]) == 2
+    assert f"{flags[0]}" in (said := capsys.readouterr().err)
+    assert "no price of box is known" in said

@@ -206,3 +206,33 @@ def test_bad_usage_is_exit_2_in_one_message(arguments, words, capsys):
     captured = capsys.readouterr()
     assert words in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_sensitivity_is_told_in_words(capsys):
+    from perfmodel.predict.coefficients import MEANINGS
+
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["result"]["sensitivity"]
+    assert all(row["meaning"] == MEANINGS[row["input"]] for row in rows)
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    table = shown[shown.index("Sensitivity") :]
+    assert "device time of such jobs against" in table
+    assert "host_kernel_s" not in table
+
+
+def test_one_k_has_a_time_and_no_knee(capsys):
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "K = 1 takes 2" in shown
+    assert "nee" not in shown.replace("needs", "")
+    assert "input stall" not in shown  # a trace of a rounded maximum
+    table = shown[shown.index("Sensitivity") : shown.index("Change of the step time")]
+    assert not any(line.split()[-2:] == ["0", "0"] for line in table.splitlines())
+
+
+def test_where_nothing_fits_the_reason_is_told_once(capsys):
+    assert main(["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8388608"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("the global batch is too small") == 1
+    assert "Decision" not in shown

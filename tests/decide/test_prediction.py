@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.decide.attribution import after_remedy, in_words
+from perfmodel.decide.attribution import in_words
 from perfmodel.decide.prediction import predict
+from perfmodel.decide.remedies import after_remedy
 from perfmodel.errors import SpecError
 from perfmodel.predict.step import PARTS
 from perfmodel.results import plain

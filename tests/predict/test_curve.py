@@ -15,7 +15,7 @@ from perfmodel.predict.setup import Setup, setup_of
 from perfmodel.predict.space import Refusal
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
-from perfmodel.specs.layout import Layout
+from perfmodel.specs.layout import Layout, layout_words
 
 CATALOG = Catalog.default()
 
@@ -208,3 +208,11 @@ def test_batches_of_weak_scaling_follow_k():
     made = found("resnet50", k=ks, batch=64.0 * ks)
     assert [name["micro_batch"] * name["accumulation"] for name in made.names] == [64, 64, 64]
     assert np.all(np.diff(made.time_s) > 0)
+
+
+@pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3", "hsdp"])
+def test_a_layout_names_the_group_that_shares_a_copy_where_it_is_not_all_ranks(sharding):
+    given = Layout(sharding=sharding, shard_group=8, recompute="full")
+    made = found(k=(8, 64), layout=given)
+    assert [name.get("shard_group") for name in made.names] == [None, 8]
+    assert f"{made.names[1]['sharding']} group 8" in layout_words(made.names[1])

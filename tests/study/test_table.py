@@ -87,6 +87,7 @@ def test_parts_make_the_time():
         ("k,,time_s\n1,3,2\n", [(1, 3, "T003", "a column without a name")]),
         ("k,time_s\n1,fast\n", [(2, 3, "T004", 'time_s: not a number: "fast"')]),
         ("k,time_s\n1, 10 s\n", [(2, 4, "T004", 'time_s: not a number: "10 s"')]),
+        ("k,time_s\n1,\u0664\n", [(2, 3, "T004", 'time_s: not a number: "\u0664"')]),
         ("k,time_s\n1,1_000\n", [(2, 3, "T004", 'time_s: not a number: "1_000"')]),
         ("k,time_s\n1,\n", [(2, 3, "T004", "time_s: an empty cell")]),
         ("k,time_s\n1,-3\n", [(2, 3, "T005", "time_s: must be above zero, got -3")]),

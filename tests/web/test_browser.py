@@ -188,6 +188,22 @@ def test_money_moves_the_cost(slider, ready):
     ready.changed(script, before)
 
 
+def test_other_batches_are_compared_by_the_sample(browser, page):
+    base = quote("workload=resnet50&cluster=dgx-a100&kmax=64&batch=4096")
+    browser.open(f"{page}?workload=resnet50&cluster=dgx-a100&kmax=64&batch=8192&steps=100&sel=8&base={base}")
+    browser.until("return document.documentElement.dataset.ready")
+    rows = dict(
+        browser.until(
+            "const rows = [...document.querySelectorAll('#compare tbody tr')].map((r) => [r.cells[0].textContent, "
+            "r.cells[3].textContent]); return rows.some(([, change]) => change.includes('%')) ? rows : null"
+        )
+    )
+    assert not {"step time", "cost"} & set(rows)  # of twice the samples: no better and no worse
+    for label in ("time per sample", "cost of a million samples"):
+        assert abs(float(rows[label].removesuffix(" %") or 0)) < 10, rows
+    assert rows["efficiency"] != ""
+
+
 @pytest.mark.parametrize(
     ("control", "value"),
     [

@@ -21,7 +21,7 @@ from perfmodel.predict.search import search
 from perfmodel.predict.setup import Setup
 from perfmodel.predict.space import default_space
 from perfmodel.specs.layout import Recompute
-from perfmodel.units import in_words
+from perfmodel.units import band_in_words, in_words
 from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
 Array = NDArray[np.float64]
@@ -139,7 +139,7 @@ def rates_above_band(expected: Sequence[Expected], subject: Subject) -> list[Fin
         if claimed is None or claimed >= item.low_s:
             continue
         shown = f"a step in {in_words(claimed, 's')} at K = {item.point.k}"
-        bound = f"95 % band {in_words(item.low_s, 's')} to {in_words(item.high_s, 's')}"
+        bound = f"95 % band {band_in_words(item.low_s, item.high_s, 's')}"
         evidence = f"Public runs of this kind on this hardware put the step at {in_words(item.time_s, 's')}; the claim is {item.time_s / claimed:.2f} times as fast."
         rate = item.point.rate_per_accelerator
         if subject.load is not None and rate:
@@ -234,7 +234,7 @@ def weak_baseline(
             code="weak-baseline",
             severity="suspicious",
             claim=f"T({base.point.k}) = {in_words(base.point.time_s, 's')}",
-            bound=f"95 % band {in_words(base.low_s, 's')} to {in_words(base.high_s, 's')}, and within {math.expm1(half):.0%} of the other runs",
+            bound=f"95 % band {band_in_words(base.low_s, base.high_s, 's')}, and within {math.expm1(half):.0%} of the other runs",
             evidence=(
                 f"Against the model the baseline takes {slow:.2f} times as long, the runs beyond it {median(residuals):.2f} times: "
                 f"a factor {borrowed:.2f}{shown} at K = {last.point.k} is borrowed from the baseline{left}."

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.files import read_bytes
 from perfmodel.specs.policies import LOCK_NAME
 
 SCHEMA = "perfmodel/lock/1"
@@ -141,9 +142,10 @@ def _problem(file: str, message: str, line: int | None = None, column: int | Non
 def read(path: Path) -> Lock | None:
     """The lock beside a policy file, or None where there is none yet."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(_problem(str(path), f"cannot be read: {error}")) from None
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise SpecError(_problem(str(path), f"cannot be read: {reason}")) from None
     return loads(text, str(path))

@@ -134,7 +134,7 @@ class _Token:
 
 
 _TOKENS = re.compile(
-    r"\s*(?:(?P<number>[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+    r"\s*(?:(?P<number>[+-]?(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
     r"|(?P<name>[A-Za-zµμ][\w-]*(?:/[A-Za-z]+)?)"
     r"|(?P<sign><=|>=|==|!=|<|>|=|[(),%]))",
 )
@@ -361,7 +361,7 @@ def _limit(reader: _Reader, measure: _Measure, number: _Token, unit: _Token | No
     if unit is None:
         reader.fail(f"a number without a unit: {number.text}", number, f"write it like: {_example(metric)}")
     try:
-        dimension, scale = unit_scale(word)
+        dimension, scale = unit_scale(word, metric.dimension)
     except UnitError as error:
         raise PolicyError(error.message, unit.offset, error.hint) from None
     if dimension != metric.dimension:

@@ -25,7 +25,7 @@ from perfmodel.predict.curve import Curve, curve
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
-from perfmodel.units import in_words
+from perfmodel.units import band_in_words, in_words
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,7 @@ def _sentence(
     price = f", {in_words(best.cost_usd, 'USD', 4)}" if math.isfinite(best.cost_usd) else ""
     what = (
         f"K = {best.k} of {target.name} as {_layout(best)}: {in_words(best.time_s, 's', 3)} a step "
-        f"({in_words(float(curves[0].low_s[0]), 's', 3)} to "
-        f"{in_words(float(curves[0].high_s[0]), 's', 3)}){run}{price}"
+        f"({band_in_words(float(curves[0].low_s[0]), float(curves[0].high_s[0]), 's', 3, best.time_s)}){run}{price}"
     )
     if missed is not None:
         return (
@@ -287,7 +286,10 @@ def _notes(found: Found, beliefs: Beliefs) -> list[str]:
         notes.append("no steps given: cost, energy, deadline and budget are for one step")
     unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]
     if unpriced:
-        notes.append(f"no price is known for {', '.join(unpriced)}")
+        sought = (
+            "" if len(unpriced) < len(found.targets) else f": the least {found.request.objective} is sought"
+        )
+        notes.append(f"no price is known for {', '.join(unpriced)}{sought}")
     if found.jobs and found.jobs[0].layout != "auto":
         notes.append("the job's own layout is left aside: plan searches all of them")
     return notes

@@ -27,6 +27,7 @@ class Request:
     """What is wanted. `objective` is time, cost or energy; limits that are None do not bind."""
 
     objective: str = "time"
+    objective_unpriced: str | None = None  # in place of cost where no price is known; None: that is refused
     deadline_s: float | None = None
     budget_usd: float | None = None
     max_k: int | None = None

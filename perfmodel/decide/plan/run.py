@@ -12,7 +12,8 @@ from perfmodel.decide.plan.answer import Plan, make_plan
 from perfmodel.decide.plan.fleet import fleet_result
 from perfmodel.decide.plan.planner import Found, Request, search
 from perfmodel.decide.plan.sweep import parse_sweep, run_sweep
-from perfmodel.decide.prediction import inputs_of
+from perfmodel.decide.prediction import inputs_of, priced
+from perfmodel.errors import UsageError
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.results import Result
 from perfmodel.specs.catalog import Catalog
@@ -36,7 +37,7 @@ def plan_job(
     catalog: Catalog | None = None,
 ) -> Plan:
     """Plan one job; `jobs` holds it once per cluster."""
-    at = place or Place()
+    at, request = place or Place(), _payable(jobs, request)
     found = search(jobs, request, beliefs, runner=at.runner, workers=at.workers, progress=at.progress)
     inputs = _inputs(jobs[0], request, beliefs)
     if len(jobs) > 1:
@@ -52,7 +53,7 @@ def plan_fleet(
     place: Place | None = None,
 ) -> Plan:
     """Plan many jobs that run at once and share accelerators; budget and deadline are the fleet's."""
-    at = place or Place()
+    at, request = place or Place(), _payable(list(jobs.values()), request)
     # The fleet shares the budget: no job is held to it alone.
     alone = dataclasses.replace(request, budget_usd=None, deadline_s=None)
     founds: list[Found] = []
@@ -92,6 +93,22 @@ def plan_sweep(
     result["sweep"] = run_sweep(sweep, swept, request, beliefs, progress=at.progress)
     inputs = plan.result.inputs | {"sweep": text}
     return dataclasses.replace(plan, result=Result("plan", inputs, result, request.seed))
+
+
+def _payable(jobs: Sequence[Job], request: Request) -> Request:
+    """The request where a price is known; else with another objective than cost, or refused."""
+    if any(priced(job)[1] for job in jobs):
+        return request
+    objective = request.objective_unpriced if request.objective == "cost" else request.objective
+    if request.budget_usd is None and objective is not None:
+        return dataclasses.replace(request, objective=objective)
+    wrong = "--budget" if request.budget_usd is not None else "--objective cost"
+    names = ", ".join(dict.fromkeys(job.cluster.name for job in jobs))
+    raise UsageError(
+        f"{wrong}: no price of {names} is known",
+        code="U024",
+        help='give one, such as --set "price={per_accelerator: 2.10 USD/h}"',
+    )
 
 
 def _inputs(job: Job, request: Request, beliefs: Beliefs) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from perfmodel.predict.curve import curve
 from perfmodel.specs.job import Job
 
 _FORM = re.compile(
-    r"(?P<path>[\w.]+)=(?P<first>[-+\d.eE]+)\.\.(?P<last>[-+\d.eE]+)\s*(?P<unit>[^:]*?)\s*:(?P<count>\d+)"
+    r"(?P<path>[\w.]+)=(?P<first>[-+0-9.eE]+)\.\.(?P<last>[-+0-9.eE]+)\s*(?P<unit>[^:]*?)\s*:(?P<count>[0-9]+)"
 )
 MOST_POINTS = 1000
 

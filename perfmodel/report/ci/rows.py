@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.units import in_words
+from perfmodel.units import band_in_words, in_words
 
 Envelope = Mapping[str, Any]
 
@@ -77,17 +77,19 @@ def number(value: float | None, unit: str) -> str:
     return f"{value:.4g}" if unit == "1" else in_words(value, unit)
 
 
-def band(low: float | None, high: float | None, unit: str) -> str:
-    """`low to high`, empty where there is none or where it is a point; a knee's band may have no end.
+def band(low: float | None, high: float | None, unit: str, value: float | None = None) -> str:
+    """`low to high` in the unit of `value`, empty where there is none or where it is a point; a knee's may have no end.
 
-    >>> band(32.0, None, "K"), band(0.9, 1.1, "s"), band(64.0, 64.0, "K")
-    ('32 or more', '900 ms to 1.1 s', '')
+    >>> band(32.0, None, "K"), band(0.9, 1.1, "s", 1.0), band(64.0, 64.0, "K")
+    ('32 or more', '0.9 s to 1.1 s', '')
     """
     if unit == "K" and low is not None and high is None:
         return f"{number(low, unit)} or more"
     if low is None or high is None or low == high:
         return ""
-    return f"{number(low, unit)} to {number(high, unit)}"
+    if unit in ("K", "%", "share", "step", "1"):
+        return f"{number(low, unit)} to {number(high, unit)}"
+    return band_in_words(low, high, unit, like=value)
 
 
 def rows(envelope: Envelope) -> list[Row]:
@@ -104,7 +106,7 @@ def rows(envelope: Envelope) -> list[Row]:
                 blocking=bool(policy.get("blocking", policy["verdict"] == "fail")),
                 value=number(policy["value"], unit)
                 + (" or more" if policy.get("at_least") else _where(policy)),
-                band=band(policy["low"], policy["high"], unit),
+                band=band(policy["low"], policy["high"], unit, policy["value"]),
                 limit=str(policy.get("limit_text") or number(policy["limit"], unit)),
                 reason=str(policy.get("reason") or ""),
                 rule=str(policy.get("metric", "change")),

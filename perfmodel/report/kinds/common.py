@@ -119,7 +119,10 @@ def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
         Column("time, low", "%", unit_of="time, low"),
         Column("time, high", "%", unit_of="time, low"),
     ]
-    cells = [(str(row.get("input")), row.get("change"), row.get("low"), row.get("high")) for row in rows]
+    cells = [
+        (str(row.get("meaning") or row.get("input")), row.get("change"), row.get("low"), row.get("high"))
+        for row in rows
+    ]
     where = "" if at_k is None else f" at K = {at_k}"
     usual = f"Change of the step time{where} when one input moves down and up."
     note = str(result.get("sensitivity_note") or usual)

@@ -361,7 +361,7 @@ def _fleet_note(result: Mapping[str, Any]) -> str:
 
 def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:
     refused = result.get("refused")
-    pairs = [(str(k), int(v)) for k, v in refused.items()] if isinstance(refused, Mapping) else []
+    pairs = [(str(k), int(v)) for k, v in refused.items() if v] if isinstance(refused, Mapping) else []
     return sorted(pairs, key=lambda pair: -pair[1])
 
 

@@ -21,6 +21,7 @@ from perfmodel.report.model import (
     result_of,
 )
 
+LEAST_PART = 1e-6  # of the largest: a smaller one has no column
 HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
 
@@ -58,7 +59,7 @@ def answer(envelope: Envelope) -> str:
             + (f"; beyond it, {knee['cause']}" if knee.get("cause") else "")
             + "."
         )
-    elif knee.get("cause"):
+    elif knee.get("cause") and len(_timed(result)) > 1:
         words.append(f"Knee: {knee['cause']}.")
     if p_star.get("k") is not None and fastest.get("k") is not None:
         words.append(_ends(result, p_star, fastest))
@@ -104,7 +105,7 @@ def notes(envelope: Envelope) -> list[str]:
         smaller = any(k < baseline for k in result.get("k") or ())
         why = f"No K below {baseline} is feasible" if smaller else f"K = {baseline} is the smallest asked for"
         found.append(f"{why}: speedup counts from K = {baseline} as {baseline}.")
-    if result.get("cost_basis"):
+    if result.get("cost_basis") and _timed(result):
         found.append(f"Cost, energy and carbon are for {_basis(result['cost_basis'])}.")
     knee = knees(result).get("threshold") or {}
     if knee.get("remedy") and knee.get("k") is not None:
@@ -117,8 +118,15 @@ def notes(envelope: Envelope) -> list[str]:
     for k, reason in zip(result.get("k") or (), result.get("reason") or (), strict=False):
         if reason:
             reasons.setdefault(str(reason), []).append(str(k))
-    found += [f"K = {', '.join(ks)}: {reason}" for reason, ks in reasons.items()]
+    if _timed(result) or len(reasons) > 1:  # else the answer has said it
+        found += [f"K = {', '.join(ks)}: {reason}" for reason, ks in reasons.items()]
     return found
+
+
+def _timed(result: Mapping[str, Any]) -> list[Any]:
+    """The K that have a time."""
+    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=False)
+    return [k for k, time in pairs if time is not None]
 
 
 def _remedy(knee: Mapping[str, Any]) -> str:
@@ -227,8 +235,11 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
             )
         )
 
+    timed = _timed(result)
+    if not timed:
+        return []
     cause = ""
-    for rule, knee in knees(result).items():
+    for rule, knee in knees(result).items() if len(timed) > 1 else ():  # one K has no knee
         same = knee.get("cause") == cause and knee.get("k") is not None
         cause = str(knee.get("cause") or "")
         why = _span(knee, "band K ") + ("same cause" if same and cause else cause)
@@ -319,13 +330,15 @@ def _ledger(result: Mapping[str, Any]) -> list[Table]:
 def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: Any) -> list[Table]:
     parts = mapping(result.get(key))
     ks = list(result.get("k") or ())
-    names = [name for name in parts if _matters(parts[name])]
-    if not names:
-        return []
 
     def weight(name: str) -> float:
-        return max(abs(float(v)) for v in common.array(parts, name, len(ks)) if v is not None)
+        return max((abs(float(v)) for v in common.array(parts, name, len(ks)) if v is not None), default=0.0)
 
+    # A rounded maximum leaves a trace of every part, where nothing is spent too.
+    least = LEAST_PART * max(map(weight, parts), default=0.0)
+    names = [name for name in parts if weight(name) > least]
+    if not names:
+        return []
     order = sorted(names, key=weight, reverse=True)
     columns = [Column("K", "", 0, "k")]
     columns += [Column(name.replace("_", " "), "s", order.index(name), f"{name}_s") for name in names]
@@ -394,6 +407,13 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
     of = " a step" if result.get("cost_basis") == "one step" else ""
     cost = _cost(p_star, of) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
+    if len(_timed(result)) == 1:
+        ends = (common.at(result, f"time_s_{end}", fastest["k"]) for end in ("low", "high"))
+        low, high = (text.quantity(end, "s", t1) for end in ends)
+        only = "Only " if len(result.get("k") or ()) > 1 else ""
+        fits = "fits: " if only else "takes "
+        spent = f" and costs {cost}" if p_star.get("cost_usd") is not None else f", {cost}"
+        return f"{only}K = {fastest['k']} {fits}{text.quantity(t1, 's')} a step ({low} to {high}){spent}."
     if p_star["k"] == fastest["k"]:
         step = text.quantity(t1, "s")
         return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step} a step)."
@@ -418,7 +438,3 @@ def _basis(value: Any) -> str:
     """What the cost is for, with the thousands of its steps apart."""
     words = str(value).replace("_", " ").split() if value else []
     return " ".join(f"{int(word):,}" if word.isdecimal() else word for word in words)
-
-
-def _matters(values: Any) -> bool:
-    return isinstance(values, (list, tuple)) and any(v for v in values)

@@ -87,7 +87,7 @@ def notes(envelope: Envelope) -> list[str]:
     setup = [s for s in result.get("setup_s") or () if s is not None]
     if setup:
         found.append(
-            f"set-up time is apart from the times above: {text.quantity(min(setup), 's')} to "
+            f"set-up time is apart from the times above: {text.quantity(min(setup), 's', max(setup))} to "
             f"{text.quantity(max(setup), 's')} a run."
         )
     for item in mappings(result.get("honesty")):

@@ -114,9 +114,10 @@ def tornado(envelope: Envelope) -> Figure:
 
 
 def _input_label(row: dict[str, Any]) -> str:
-    name = str(row.get("input") or row.get("name") or "").replace("_", " ")
+    name = str(row.get("meaning") or row.get("input") or row.get("name") or "").replace("_", " ")
     change = row.get("change")
-    return style.plain(name + (f" ±{text.quantity(change, '%')}" if isinstance(change, (int, float)) else ""))
+    moved = f" ±{text.quantity(change, '%')}" if isinstance(change, (int, float)) else ""
+    return text.lines(style.plain(name + moved), 40)
 
 
 def _by_k(envelope: Envelope) -> list[Point]:

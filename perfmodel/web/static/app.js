@@ -198,21 +198,35 @@ function table(place, heads, rows, right) {
   place.replaceChildren(head, body);
 }
 
+/** Samples of a step at one K, and those that the cost there is for: of weak scaling it is for the baseline's work. */
+const batch = (result, k) => at(result, "throughput", k) * at(result, "time_s", k);
+const priced = (result, k, steps) => batch(result, result?.regime === "weak" ? result.baseline_k : k) * (steps ?? 1);
+
+/** A row of two times or costs: as they are where both are for as many samples, else of a sample, which compares. */
+function fair(label, unit, key, [left, kLeft, nLeft], [right, kRight, nRight], many = 1) {
+  const values = [at(left, key, kLeft), at(right, key, kRight)];
+  if (!nLeft || !nRight || Math.abs(nRight / nLeft - 1) < 1e-6) return [label, unit, ...values];
+  const name = label.replace("step time", "time per sample").replace("cost", "cost of a million samples");
+  return [name, unit, values[0] * many / nLeft, values[1] * many / nRight];
+}
+
 function comparison() {
   const [a, b] = [before?.result, now.result];
   const k = state.sel;
+  const time = (label, kA, kB) => fair(label, "s", "time_s", [a, kA, batch(a, kA)], [b, kB, batch(b, kB)]);
+  const cost = (label, kA, kB) => fair(label, "USD", "cost_usd", [a, kA, priced(a, kA, baseline.steps)], [b, kB, priced(b, kB, shown.steps)], 1e6);
   const entries = [
     ["workload", null, baseline.workload, shown.workload],
     ["cluster", null, baseline.cluster, shown.cluster],
     ["knee, K", "count+", knee(a).k, knee(b).k],
     ["cheapest, K", "count", a?.p_star?.k, b.p_star?.k],
-    ["cost there", "USD", a?.p_star?.cost_usd, b.p_star?.cost_usd],
+    cost("cost there", a?.p_star?.k, b.p_star?.k),
     ["fastest, K", "count", a?.fastest?.k, b.fastest?.k],
-    ["step time there", "s", at(a, "time_s", a?.fastest?.k), at(b, "time_s", b.fastest?.k)],
+    time("step time there", a?.fastest?.k, b.fastest?.k),
     [`at K = ${number(k)}`, null, "", ""],
-    ["step time", "s", at(a, "time_s", k), at(b, "time_s", k)],
+    time("step time", k, k),
     ["efficiency", "%", at(a, "efficiency", k), at(b, "efficiency", k)],
-    ["cost", "USD", at(a, "cost_usd", k), at(b, "cost_usd", k)],
+    cost("cost", k, k),
     ["memory", "B", at(a, "memory_bytes", k), at(b, "memory_bytes", k)],
     ["layout", null, layoutText(at(a, "layout", k)), layoutText(at(b, "layout", k))],
   ];
@@ -241,7 +255,7 @@ function change(left, right, unit) {
 function layoutText(layout) {
   if (!layout || typeof layout !== "object") return layout ?? "";
   const degrees = ["dp", "tp", "pp", "cp", "ep"].filter((d) => layout[d] > 1).map((d) => `${d}${layout[d]}`);
-  return [...degrees, layout.sharding, layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
+  return [...degrees, layout.sharding, layout.shard_group ? `group ${layout.shard_group}` : "", layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
 }
 
 function curveTable() {
@@ -250,7 +264,7 @@ function curveTable() {
     chosen: k === state.sel,
     cells: [
       number(k), quantity(r.time_s[i], "s"),
-      r.time_s_low?.[i] ? `${quantity(r.time_s_low[i], "s")} to ${quantity(r.time_s_high[i], "s")}` : "-",
+      r.time_s_low?.[i] ? [r.time_s_low[i], r.time_s_high[i]].map((end) => quantity(end, "s", r.time_s[i])).join(" to ") : "-",
       quantity(r.speedup[i], "x"), quantity(r.efficiency[i], "%"), quantity(r.cost_usd?.[i], "USD"),
       quantity(r.memory_bytes?.[i], "B"), r.reason?.[i] ?? layoutText(r.layout?.[i]),
     ],

@@ -87,19 +87,19 @@ export function number(value) {
   return rounded.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
-/** A value with its unit: "s", "USD", "USD/h", "B", "B/s", "%", "x" or none. */
-export function quantity(value, unit) {
+/** A value with its unit: "s", "USD", "USD/h", "B", "B/s", "%", "x" or none. The unit suits `like`, where several stand together. */
+export function quantity(value, unit, like = value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "-";
   if (unit === "%") return `${number(value * 100)} %`;
   if (unit === "x") return `${number(value)}x`;
   if (unit === "s") {
-    const size = Math.abs(value);
+    const size = Math.abs(like);
     const [factor, name] = size >= 172800 ? [86400, "d"] : size >= 7200 ? [3600, "h"] : size >= 120 ? [60, "min"]
       : size >= 1 || size === 0 ? [1, "s"] : size >= 1e-3 ? [1e-3, "ms"] : size >= 1e-6 ? [1e-6, "us"] : [1e-9, "ns"];
     return `${number(value / factor)} ${name}`;
   }
   if (unit === "B" || unit === "B/s" || unit === "J" || unit === "g") {
-    const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(value) >= f) ?? [1, ""];
+    const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(like) >= f) ?? [1, ""];
     return `${number(value / factor)} ${prefix}${unit}`;
   }
   if (unit === "USD" && Math.abs(value) < 100 && Math.abs(value) >= 1) return `${value.toFixed(2)} USD`;

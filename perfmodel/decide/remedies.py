@@ -1,0 +1,193 @@
+"""What would mend the cause of a bend, given what the job already does, and T(K) after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.predict.coefficients import NAMES
+from perfmodel.predict.curve import Curve, coefficients
+from perfmodel.predict.layouts import SHARDED, Layouts, Sharding
+from perfmodel.predict.step import step
+
+Array = NDArray[np.float64]
+
+_HALF, _DOUBLE = -float(np.log(2.0)), float(np.log(2.0))
+_LINKS = {"up_efficiency": _DOUBLE, "out_efficiency": _DOUBLE, "bus_bytes_per_s": _DOUBLE}
+# The log shifts of coefficients that stand for the remedy of each part.
+SHIFTS: dict[str, Mapping[str, float]] = {
+    "compute": {"call_s": _HALF},
+    "host": {"host_kernel_s": _HALF, "micro_s": _HALF, "step_s": _HALF},
+    "tensor_parallel": _LINKS,
+    "context_parallel": _LINKS,
+    "expert_parallel": _LINKS,
+    "pipeline_messages": _LINKS,
+    "imbalance": {"last_stage": _HALF},
+    "bubble": {"bubble": _HALF},
+    "sharded_weights": _LINKS,
+    "data_parallel": _LINKS,
+    "optimizer": {"optimizer": _HALF},
+    "contention": {"dp_on": _HALF, "half_node": _HALF, "local": _HALF, "crossing": _HALF, "doubling": _HALF},
+    "synchronisation": {"sync_s": _HALF, "node_sync_s": _HALF},
+    "straggler": {"jitter": _HALF},
+    "input_stall": {"input_s": _HALF},
+    "serial": {},
+}
+_ALWAYS: dict[str, str] = {
+    "compute": "a larger batch per accelerator: small pieces of work run below the roofline",
+    "host": "compile or capture graphs: halve the host's time per kernel",
+    "tensor_parallel": "twice the bandwidth inside a tensor-parallel group, or a smaller group",
+    "context_parallel": "twice the bandwidth between context-parallel ranks",
+    "pipeline_messages": "twice the bandwidth between pipeline stages",
+    "input_stall": "twice the input rate: more loader workers or faster storage",
+    "serial": "shorten the serial stage",
+}
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a job does at one K, as far as it decides which remedies are left."""
+
+    at: Layouts
+    index: int
+    layers: int
+
+    def of(self, name: str) -> float:
+        """One number of the layout there."""
+        return float(np.broadcast_to(getattr(self.at, name), self.at.k.shape)[self.index])
+
+    @property
+    def ranks(self) -> float:
+        """Those that hold the same weights before sharding."""
+        return self.of("dp") * self.of("cp")
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether ranks share one copy of the states."""
+        return self.of("sharding") in SHARDED
+
+    @property
+    def steps_alone(self) -> bool:
+        """Whether a replica holds everything, and could go without an exchange for some steps."""
+        return not self.is_sharded or self.of("sharding") == Sharding.HSDP
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether some replicas have more samples than others."""
+        slots = self.of("dp") * self.of("micro_batch") * self.of("accumulation")
+        return self.of("global_batch") < slots * (1.0 - 1e-9)
+
+
+def job_at(curve: Curve, index: int) -> Here:
+    """The job at one K of its curve."""
+    return Here(curve.at, index, curve.setup.workload.layers or 1)
+
+
+def remedy(job: Here, part: str) -> str:
+    """The remedy for one cause; what the job already does, or could not do, is not among it."""
+    if part in _ALWAYS:
+        return _ALWAYS[part]
+    return _either({
+        "expert_parallel": _experts, "imbalance": _imbalance, "bubble": _bubble, "sharded_weights": _weights,
+        "data_parallel": _gradients, "optimizer": _optimizer, "contention": _contention,
+        "synchronisation": _meetings, "straggler": _straggler,
+    }[part](job))  # fmt: skip
+
+
+def _either(ways: list[str]) -> str:
+    """
+    >>> _either(["a"]), _either(["a", "b"]), _either(["a", "b", "c"])
+    ('a', 'a, or b', 'a, b, or c')
+    """
+    return ways[0] if len(ways) == 1 else f"{', '.join(ways[:-1])}, or {ways[-1]}"
+
+
+def _experts(job: Here) -> list[str]:
+    if job.of("ep") == 1.0:  # tables of a recommender
+        return ["twice the bandwidth for the exchange of embedding vectors"]
+    return ["twice the bandwidth for the expert all-to-all", "fewer expert ranks"]
+
+
+def _imbalance(job: Here) -> list[str]:
+    ways = ["balance the stages: fewer layers beside the logits"] if job.of("pp") > 1.0 else []
+    if job.is_uneven:
+        ways.append("a batch that the replicas share evenly")
+    if job.of("length_spread") > 0.0:
+        ways.append("samples sorted or packed by length")
+    return ways or ["even out the shares"]
+
+
+def _bubble(job: Here) -> list[str]:
+    more = "more micro-batches per step"
+    ways = [f"{more}, by a larger batch" if job.of("micro_batch") <= 1.0 else more]
+    if job.of("vpp") <= 1.0 and job.layers > job.of("pp"):
+        ways.append("interleaved stages")
+    return ways
+
+
+def _weights(job: Here) -> list[str]:
+    in_node = max(job.of("per_node") / job.of("tp"), 1.0)
+    nodes = job.of("k") > job.of("per_node")
+    inside = ["shard inside a node only"] if nodes and min(job.of("shard_group"), job.ranks) > in_node else []
+    return ["twice the bandwidth", *inside]
+
+
+def _gradients(job: Here) -> list[str]:
+    ways = ["twice the bandwidth"]
+    if job.of("compression") <= 1.0:
+        ways.append("gradient compression")
+    if job.steps_alone:
+        seldom = "less often" if job.of("sync_every") > 1.0 else "every second step"
+        ways.append(f"synchronising {seldom}")
+    return ways
+
+
+def _optimizer(job: Here) -> list[str]:
+    if job.of("sharding") == Sharding.DDP and job.ranks > 1.0:
+        return ["shard the optimizer (zero1)"]
+    if job.is_sharded and job.of("shard_group") < job.ranks:
+        return ["shard the optimizer over all ranks"]
+    return ["a fused optimizer", "optimizer states of fewer bytes"]
+
+
+def _contention(job: Here) -> list[str]:
+    fewer = ["fewer accelerators a node"] if job.of("per_node") > 1.0 else []
+    return ["more host cores and memory channels per accelerator", *fewer]
+
+
+def _meetings(job: Here) -> list[str]:
+    if not job.steps_alone:  # sharded states are needed in every step
+        return ["a larger batch: fewer meetings for the same samples"]
+    return ["synchronise less often" if job.of("sync_every") > 1.0 else "synchronise every second step"]
+
+
+def _straggler(job: Here) -> list[str]:
+    slow = "replace the slow devices" if job.of("slow_share") > 0.0 else "drop slow workers"
+    return [f"less jitter: isolate cores, {slow}, add spares"]
+
+
+def after_remedy(curve: Curve, part: str) -> Array:
+    """T(K) with the remedy for one cause, on the same layouts; the curve keeps it."""
+    if part in curve.mended:
+        return curve.mended[part]
+    logs = curve.logs.copy()
+    for name, shift in SHIFTS[part].items():
+        logs[NAMES.index(name)] += shift
+    ops, at = curve.setup.operations, curve.at
+    if part == "serial":
+        ops, at = replace(ops, serial_s=ops.serial_s * 0.5), replace(at, stall_s=at.stall_s * 0.5)
+    elif part == "imbalance":
+        shared = np.minimum(at.micro_batch, at.global_batch / (at.dp * at.accumulation))
+        at = replace(at, micro_batch=shared, length_spread=at.length_spread * 0.5)
+    elif part == "input_stall":
+        rates = at.loader_bytes_per_s * 2.0, at.storage_bytes_per_s * 2.0
+        at = replace(at, loader_bytes_per_s=rates[0], storage_bytes_per_s=rates[1])
+    elif part == "straggler":
+        at = replace(at, slow_share=np.zeros_like(at.slow_share))
+    found = coefficients(curve.setup, logs[:, None], curve.k)
+    changed = step(ops, curve.setup.machine, at, found).time_s
+    curve.mended[part] = np.asarray(curve.time_s * changed / curve.step.time_s)
+    return curve.mended[part]
