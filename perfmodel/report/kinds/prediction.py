@@ -125,7 +125,7 @@ def notes(envelope: Envelope) -> list[str]:
 
 def _timed(result: Mapping[str, Any]) -> list[Any]:
     """The K that have a time."""
-    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=False)
+    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=True)  # or it was edited
     return [k for k, time in pairs if time is not None]
 
 
