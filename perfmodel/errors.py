@@ -199,10 +199,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("H100-sxm", ["h100-sxm5-80gb", "a100-sxm4-80gb"])
     '; did you mean "h100-sxm5-80gb"?'
+    >>> did_you_mean("h100", ["H100-1-80G", "h100-sxm5-80gb"])  # as it was typed, before other capitals
+    '; did you mean "h100-sxm5-80gb"?'
     >>> did_you_mean("zebra", ["latency"])
     ''
     """
-    names = sorted(known, key=len)
+    names = sorted(known, key=lambda name: (not name.startswith(word), len(name)))
     # An abbreviation is more often meant than a word of the same length with other letters.
     begun = next(
         (name for name in names if len(word) > 2 and name.casefold().startswith(word.casefold())), None

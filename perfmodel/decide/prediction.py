@@ -215,7 +215,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             *foreign(job, beliefs),
             *unmeasured(job, beliefs),
             *job.notes,
-            cost.sentence,
+            *([cost.sentence] if found.feasible.sum() > 1 else []),  # one K is no choice
             *_lost_energy(cost),
             *_above_one(found, eff, base),
         ],

@@ -13,6 +13,7 @@ from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
 from perfmodel.specs.workload import TRANSFORMER_KINDS
+from perfmodel.units import counted
 
 DEFAULT_MAX_K = 1024
 DEFAULT_TOKENS = 4 * 2**20  # global batch of a language model where nobody says
@@ -181,7 +182,7 @@ class Finisher:
         if most is not None and k[-1] > most:
             self._refuse(
                 "k",
-                f"{spec.cluster.name} has {most} accelerators, k reaches {k[-1]}",
+                f"{spec.cluster.name} has {counted(most, 'accelerator', 'accelerators')}, k reaches {k[-1]}",
                 "raise max_nodes, or ask for less",
                 "S007",
             )
@@ -220,14 +221,14 @@ class Finisher:
             if count % layout.model_parallel == 0 and (layout.dp is None or count == size)
         ]
         if not fits:
-            shown = f"{k[0]}" if len(k) == 1 else f"{k[0]} to {k[-1]}"
+            shown = f"does not fit K = {k[0]}" if len(k) == 1 else f"fits no K from {k[0]} to {k[-1]}"
             what = f"tp*pp*cp = {layout.model_parallel}" + (f" with dp {layout.dp}" if layout.dp else "")
             key = next(
                 (name for name in ("dp", "tp", "pp", "cp") if getattr(layout, name) not in (None, 1)), "tp"
             )
             self._refuse(
                 f"layout.{key}",
-                f"{what} fits no K from {shown}",
+                f"{what} {shown}",
                 f"K must be a multiple of {layout.model_parallel}"
                 if layout.dp is None
                 else f"K must be {size}",
@@ -241,6 +242,13 @@ class Finisher:
                 f"shard_group {group} does not divide the {uneven[0]} ranks that share weights at "
                 f"K = {uneven[0] * layout.tp * layout.pp}",
             )
+        in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
+        whole = all(ranks <= in_node or ranks % in_node == 0 for ranks in shared)
+        if (
+            layout.sharding == "hsdp" and layout.shard_group is None and whole
+        ):  # of all ranks it would be fsdp
+            self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
+            layout = layout.model_copy(update={"shard_group": in_node})
         if layout.sharding is None:
             alone = (self.spec.sync_every or 1) > 1
             sharding = "zero1" if workload.kind in TRANSFORMER_KINDS and not alone else "ddp"

@@ -77,7 +77,7 @@ class Layout(SpecModel):
     )
     shard_group: Degree | None = Field(
         None,
-        description="Replicas that share one sharded copy, when not all: those of a node (hsdp, or zero1 in a node).",
+        description="Replicas that share one sharded copy, when not all: those of a node (the default of hsdp; or zero1 in a node).",
     )
     recompute: Recompute = Field(
         "none",

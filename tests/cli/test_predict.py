@@ -236,3 +236,16 @@ def test_where_nothing_fits_the_reason_is_told_once(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.count("the global batch is too small") == 1
     assert "Decision" not in shown
+
+
+def test_the_headline_counts_interruptions_on_both_sides(capsys):
+    often = ["--set", "reliability={mtbf_per_accelerator: 2000 h}", "--set", "steps=100000"]
+    job = ["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8..1024", *often]
+    assert main([*job, "--format", "json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    runs = result["p_star"]["run_s"] / result["fastest"]["run_s"]
+    assert main(job) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"for {runs:.1f}x the speed" in shown
+    assert main([*job, "--set", "reliability={mtbf_per_accelerator: 1 h}"]) == 0
+    assert "a step, with all interruptions" in " ".join(capsys.readouterr().out.split())

@@ -278,3 +278,20 @@ def test_a_sequence_length_means_nothing_to_images(load: Any) -> None:
     job = load("workload: resnet50\ncluster: dgx-a100\nseq_len: 512\n")
     assert job.seq_len is None
     assert any("seq_len has no meaning" in note for note in job.notes)
+
+
+def test_hybrid_sharding_is_in_a_node_where_nobody_says() -> None:
+    said = {"workload": "llama3-8b", "cluster": "dgx-h100", "k": [8, 64]}
+    job = load_job(None, overrides={**said, "layout": {"sharding": "hsdp", "tp": 2}})
+    assert isinstance(job.layout, Layout)
+    assert job.layout.shard_group == 4
+    assert any("shard_group 4" in note for note in job.notes)
+    given = load_job(None, overrides={**said, "layout": {"sharding": "hsdp", "shard_group": 2}})
+    assert isinstance(given.layout, Layout)
+    assert given.layout.shard_group == 2
+
+
+def test_one_k_and_one_accelerator_are_told_in_the_singular() -> None:
+    said = {"workload": "resnet50", "cluster": {"node": "dgx-a100", "max_nodes": 1}}
+    with pytest.raises(SpecError, match="does not fit K = 1"):
+        load_job(None, overrides={**said, "k": 1, "layout": {"dp": 2}})

@@ -363,7 +363,8 @@ def _limit(reader: _Reader, measure: _Measure, number: _Token, unit: _Token | No
     try:
         dimension, scale = unit_scale(word, metric.dimension)
     except UnitError as error:
-        raise PolicyError(error.message, unit.offset, error.hint) from None
+        meant = error.hint if error.hint and "did you mean" in error.hint else None
+        reader.fail(error.message, unit, meant or f"write it like: {_example(metric)}")
     if dimension != metric.dimension:
         reader.fail(f"{metric.name} is not measured in {word}", unit, f"write it like: {_example(metric)}")
     return Limit(float(scale) * value, dimension, text)

@@ -125,7 +125,7 @@ def notes(envelope: Envelope) -> list[str]:
 
 def _timed(result: Mapping[str, Any]) -> list[Any]:
     """The K that have a time."""
-    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=False)
+    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=True)  # or it was edited
     return [k for k, time in pairs if time is not None]
 
 
@@ -415,12 +415,16 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
         spent = f" and costs {cost}" if p_star.get("cost_usd") is not None else f", {cost}"
         return f"{only}K = {fastest['k']} {fits}{text.quantity(t1, 's')} a step ({low} to {high}){spent}."
     if p_star["k"] == fastest["k"]:
-        step = text.quantity(t1, "s")
-        return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step} a step)."
+        times = [time for time in result.get("time_s") or () if time]
+        quicker = result.get("regime") != "weak" and t1 is not None and any(time < t1 for time in times)
+        step = text.quantity(t1, "s") + (" a step, with all interruptions" if quicker else " a step")
+        return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step})."
     sentence = f"Cheapest is K = {p_star['k']} ({cost}), fastest is K = {fastest['k']}"
     c0, c1 = p_star.get("cost_usd"), fastest.get("cost_usd")
     r0, r1 = (common.at(result, "throughput", point["k"]) for point in (p_star, fastest))
-    speed = r1 / r0 if r0 and r1 else t0 / t1 if t0 and t1 else None  # samples a second: weak scaling too
+    speed = mapping(result.get("exchange")).get("times_faster")  # of the run, interruptions included
+    if speed is None:
+        speed = r1 / r0 if r0 and r1 else t0 / t1 if t0 and t1 else None
     if c0 and c1 and speed:
         sentence += f": {text.quantity(c1 / c0, 'x')} the cost for {text.quantity(speed, 'x')} the speed"
     return sentence + "."

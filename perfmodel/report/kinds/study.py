@@ -204,7 +204,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
 
 def _exchange(result: Mapping[str, Any]) -> str:
     rate = mapping(result.get("exchange"))
-    if rate.get("times_the_cost") is None:
+    if rate.get("times_the_cost") is None or result.get("fastest_k") == result.get("cost_optimal_k"):
         return "least time"
     cost, faster = (text.quantity(rate.get(key), "x") for key in ("times_the_cost", "times_faster"))
     return f"{cost} the cost per unit of work of the cheapest for {faster} the speed"

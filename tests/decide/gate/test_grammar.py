@@ -112,6 +112,9 @@ def test_help_says_how_to_write_it() -> None:
         parse("cost <= 5000")
     assert caught.value.help == "write it like: cost <= 5000 USD"
     with pytest.raises(PolicyError) as caught:
+        parse("time(k=128) <= 1.2 foot")
+    assert caught.value.help == "write it like: time(k=128) <= 1.2 s"
+    with pytest.raises(PolicyError) as caught:
         parse("change(time, k=64) <= 5 stp")
     assert caught.value.help is not None
     assert "step" in caught.value.help
