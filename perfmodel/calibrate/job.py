@@ -98,8 +98,10 @@ def calibrate(
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
         rows = _rows(setup, time_s, before_s, found, data.at)
-    inside = bool((setup.k <= setup.machine.node).all())
-    mode = ("one_node" if inside else "two_point") if time_s.size else "datasheet"
+    mode, k, batch = "datasheet", np.zeros(0), np.zeros(0)
+    if time_s.size:
+        mode = "one_node" if (setup.k <= setup.machine.node).all() else "two_point"
+        k, batch = setup.k, setup.global_batch
     sources = [f"{item.name} from {item.source}" for item in direct]
     if any(row["spread"] is not None for row in seen) and traced is not None:
         sources.append(f"parts of the step at K={traced.k} from {traced.source}")
@@ -108,11 +110,9 @@ def calibrate(
         covariance=covariance,
         mode=mode,
         points=int(time_s.size),
-        k=setup.k if time_s.size else np.zeros(0),
-        tau=time_s * setup.k / (setup.global_batch * float(setup.operations.tokens))
-        if time_s.size
-        else np.zeros(0),
-        batch=setup.global_batch / setup.k if time_s.size else np.zeros(0),
+        k=k,
+        tau=time_s * k / (batch * float(setup.operations.tokens)),
+        batch=batch / k,
         notes=tuple(sources),
         anchor=anchor,
     )

@@ -162,9 +162,8 @@ def _lint_text(report: LintReport, folder: str | None, quiet: bool) -> str:
     import shutil
     from dataclasses import replace
 
-    width = (
-        shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    )  # a pipe gets one line a problem
+    # A pipe gets one line a problem.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     shown: list[str] = []
     helps: dict[str, None] = {}
     for item in report.errors if quiet else report.problems:

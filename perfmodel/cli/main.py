@@ -82,9 +82,8 @@ def _placeholder() -> None:
 def _verb_of(arguments: Sequence[str]) -> str | None:
     """The verb that is being called or completed."""
     completing: list[str] = []
-    if (
-        "_PERFMODEL_COMPLETE" in os.environ
-    ):  # bash gives the words under one name, the other shells under another
+    if "_PERFMODEL_COMPLETE" in os.environ:
+        # Bash gives the words under one name, the other shells under another.
         typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
         completing = typed.split()[1:]
     first = next((word for word in [*arguments, *completing] if not word.startswith("-")), None)

@@ -69,9 +69,8 @@ def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Resu
 def _result(job: Job, found: Curve) -> dict[str, Any]:
     machine = found.setup.machine
     c = coefficients(found.setup, found.logs[:, None], found.k)
-    quicker = max(
-        1.0, 1.0 / float(np.ravel(c.pace)[0])
-    )  # jobs whose device time is less than such operations usually take
+    # Some jobs' device time is less than such operations usually take.
+    quicker = max(1.0, 1.0 / float(np.ravel(c.pace)[0]))
     rate = float(machine.peak_flop_per_s * np.ravel(c.matmul)[0]) * quicker
     bandwidth = float(machine.memory_bytes_per_s * np.ravel(c.memory)[0]) * quicker
     good = found.feasible

@@ -85,9 +85,8 @@ def operation(group: Group, op: str, size: int) -> Callable[[], object]:
         return lambda: dist.broadcast(x, 0)
     if op == "all_gather":
         whole, part = new(share * group.world), new(share)
-        gather = (
-            getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        )  # renamed in torch 2.13
+        # Renamed in torch 2.13.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         return lambda: gather(whole, part)
     if op == "reduce_scatter":
         whole, part = new(share * group.world).zero_(), new(share)

@@ -113,16 +113,14 @@ class Beliefs:
     scatter: Array  # variance of each effect between jobs
     noise: float
     conformal: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # mode -> class -> factor
-    bands: Mapping[str, Sequence[float]] = field(
-        default_factory=dict
-    )  # mode -> weights of extrapolation.SIGNS
+    # mode -> weights of extrapolation.SIGNS
+    bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
     scales: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # mode -> shape of `bands.scale`
     groups: Mapping[str, int] = field(default_factory=dict)  # cell of jobs -> independent groups measured
     meta: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
-    origin: Mapping[str, str] = field(
-        default_factory=dict
-    )  # the file they were read from: results.fingerprint
+    # the file they were read from: results.fingerprint
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     def belief(self, features: Mapping[str, str]) -> Belief:
         """Sum the shifts that apply to a job with these features."""

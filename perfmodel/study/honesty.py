@@ -23,10 +23,8 @@ ENOUGH_REPEATS = 3
 _SUPERLINEAR = 0.005  # excess over 1 that counts when no interval is known
 _SAME_BATCH = 0.01
 _PARTS_GAP = 0.02
-_OUTLYING, _OUTLYING_SPREADS = (
-    0.15,
-    6.0,
-)  # off the median of its K, and by so many median deviations of the others
+# Off the median of its K, and by so many median deviations of the others.
+_OUTLYING, _OUTLYING_SPREADS = 0.15, 6.0
 LOOKS_WEAK = "looks_weak"
 _FLAT, _FLAT_OVER = 0.9, 4.0  # share of T(K0) that stays over this range of K: no speedup to speak of
 

@@ -33,10 +33,14 @@ class Family:
     note: str = ""
 
 
+def _sizes(c: Config) -> tuple[int, int, int]:
+    """Width, layers and heads under their usual names."""
+    return c.integer("hidden_size"), c.integer("num_hidden_layers"), c.integer("num_attention_heads")
+
+
 def _decoder(c: Config, *, tied: bool = False, head_dim: int = 0, norms: int = 2) -> Dimensions:
     """The common decoder: RMS norms, gated MLP, grouped queries, no biases (Llama, arXiv:2302.13971)."""
-    hidden, layers = c.integer("hidden_size"), c.integer("num_hidden_layers")
-    heads = c.integer("num_attention_heads")
+    hidden, layers, heads = _sizes(c)
     return Dimensions(
         hidden=hidden,
         vocab=c.integer("vocab_size"),
@@ -246,10 +250,6 @@ def _gptj(c: Config) -> Dimensions:
 def _gpt_neox(c: Config) -> Dimensions:
     bias = c.flag("attention_bias", True)
     return replace(_plain(_decoder(c)), qkv_bias=bias, output_bias=bias)
-
-
-def _sizes(c: Config) -> tuple[int, int, int]:
-    return c.integer("hidden_size"), c.integer("num_hidden_layers"), c.integer("num_attention_heads")
 
 
 def _opt(c: Config) -> Dimensions:

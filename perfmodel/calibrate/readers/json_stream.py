@@ -18,9 +18,7 @@ from typing import Any
 from perfmodel.calibrate.readers.source import DAMAGE, DAMAGED, Tally
 
 CHUNK = 2 << 20  # bytes
-LONGEST_EVENT = (
-    1 << 20
-)  # characters; what does not parse within them is damage, not an event cut by the chunk
+LONGEST_EVENT = 1 << 20  # characters; what does not parse within them is damage, not cut by the chunk
 _GAP = re.compile(r"[\s,]*")
 _EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|id|bp|s)"\s*:')
 _LIST = re.compile(r'"traceEvents"\s*:\s*\[')

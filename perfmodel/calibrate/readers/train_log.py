@@ -154,11 +154,8 @@ def read_train_log(
             continue
         match = chosen.pattern.search(text) if pattern is None else search_within(chosen.pattern, text)
         if match is None:
-            if chosen.name not in (
-                "lightning",
-                "hf-trainer",
-                "torchtitan",
-            ):  # their hints stand in other lines too
+            # The hints of these stand in other lines too.
+            if chosen.name not in ("lightning", "hf-trainer", "torchtitan"):
                 tally.reject(line, raw, f"not the form of {chosen.name}: {chosen.about}")
             continue
         reason = _take(match, found)

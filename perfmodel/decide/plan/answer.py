@@ -104,7 +104,7 @@ def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
 def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
     target = found.targets[candidate.target]
     grams = target.power.grams_per_j
-    energy = candidate.energy_j * target.steps
+    energy = found.energy_j(candidate)
     return {
         "cluster": target.name,
         "k": candidate.k,

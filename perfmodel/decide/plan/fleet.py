@@ -108,9 +108,21 @@ def options_of(found: Found, deadline_s: float | None) -> tuple[list[Option], li
     for index, candidate in enumerate(candidates):
         wall = found.wall_s(candidate)
         if deadline_s is None or wall <= deadline_s:
-            energy = candidate.energy_j * found.targets[candidate.target].steps
-            options.append(Option(candidate.k, wall, candidate.cost_usd, energy, index))
+            options.append(Option(candidate.k, wall, candidate.cost_usd, found.energy_j(candidate), index))
     return options, candidates
+
+
+def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
+    return {
+        "cluster": found.targets[candidate.target].name,
+        "k": candidate.k,
+        "layout": candidate.layout(),
+        "time_s": candidate.time_s,
+        "wall_s": found.wall_s(candidate),
+        "cost_usd": candidate.cost_usd,
+        "energy_j": found.energy_j(candidate),
+        "memory_bytes": candidate.memory_bytes,
+    }
 
 
 def fleet_result(
@@ -124,25 +136,11 @@ def fleet_result(
     share = allocate([options for options, _ in listed], shared, request.objective, budget)
     rows = []
     if share is not None:
-        for rank, (name, found, (_, candidates), pick) in enumerate(
-            zip(names, founds, listed, share.picks, strict=True), 1
-        ):
-            candidate = candidates[pick]
-            target = found.targets[candidate.target]
-            rows.append(
-                {
-                    "rank": rank,
-                    "job": name,
-                    "cluster": target.name,
-                    "k": candidate.k,
-                    "layout": candidate.layout(),
-                    "time_s": candidate.time_s,
-                    "wall_s": found.wall_s(candidate),
-                    "cost_usd": candidate.cost_usd,
-                    "energy_j": candidate.energy_j * target.steps,
-                    "memory_bytes": candidate.memory_bytes,
-                }
-            )
+        chosen = [candidates[pick] for (_, candidates), pick in zip(listed, share.picks, strict=True)]
+        rows = [
+            {"rank": rank, "job": name, **_entry(found, candidate)}
+            for rank, (name, found, candidate) in enumerate(zip(names, founds, chosen, strict=True), 1)
+        ]
     refused: dict[str, int] = {}
     for found in founds:
         for reason, count in found.partial.refused.items():

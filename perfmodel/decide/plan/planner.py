@@ -56,6 +56,10 @@ class Found:
         slow = float(CostTerms.of([candidate.k], target.tariff).slow[0])
         return candidate.time_s * target.steps * slow / candidate.work
 
+    def energy_j(self, candidate: Candidate) -> float:
+        """Energy of the whole run [J]; weak: of the smallest K's work."""
+        return candidate.energy_j * self.targets[candidate.target].steps
+
     def efficiency(self, candidate: Candidate) -> float:
         """E of a candidate against its cluster's baseline, by the job's regime."""
         base = self.baselines[candidate.target]
