@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -100,6 +101,11 @@ class Points:
     in_switch: NDArray[np.bool_]
     is_bus: NDArray[np.bool_]  # accelerators joined by the host's bus
     keys: Mapping[str, NDArray[np.str_]]
+
+    @cached_property
+    def counted(self) -> Counts:
+        """What does not depend on the quantities: a fit asks for the same points a thousand times."""
+        return _count(self.op, self.ranks, self.domains)
 
     def take(self, rows: NDArray[Any]) -> Points:
         """Some of the points."""
@@ -293,41 +299,66 @@ def _nic_rate(catalog: Catalog, accelerator: str, link: Any, per_node: float) ->
     return float(link.bandwidth * np.median(counts) / per_node)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What equation (1) counts of every point, whatever the quantities are."""
+
+    group: Array  # ranks of one scale-up domain
+    exchange: NDArray[np.bool_]
+    rooted: NDArray[np.bool_]
+    steps_up: Array
+    steps_out: Array
+    ring_out: Array
+    moved: Array  # bytes over a rank's links inside the domain, in messages
+    wire: Array  # bytes between domains, in messages
+
+
+def _count(op: NDArray[np.str_], n: Array, k: Array) -> Counts:
+    g = n / k
+    reduce_all, exchange = op == "all_reduce", op == "all_to_all"
+    gather = (op == "all_gather") | (op == "reduce_scatter")
+    rooted = ~(reduce_all | exchange | gather)
+    tree, ring = np.log2(k), k - 1
+    all_wire = np.minimum(2 - 2 / n, 0.5 * k)
+    one = np.ones_like(g)
+    return Counts(
+        group=g,
+        exchange=exchange,
+        rooted=rooted,
+        steps_up=np.select([reduce_all, gather, exchange], [2 * (g - 1), n - k, np.log2(g)], g - 1),
+        steps_out=np.select([reduce_all, gather | exchange], [2 * tree, ring], tree),
+        ring_out=np.where(reduce_all, 2 * ring, ring),
+        moved=np.select([reduce_all, rooted], [2 * (1 - 1 / g), one], 1 - 1 / g),
+        wire=np.select([reduce_all, exchange, rooted], [all_wire, g * ring / k, one], 1 - 1 / n),
+    )
+
+
 def seconds(at: Points, logs: Mapping[str, Array]) -> Array:
     """Equation (1) of this module; `logs` holds the natural logarithm of every quantity of `QUANTITIES`."""
     value = {name: np.exp(x) for name, x in logs.items()}
     n, k, size = at.ranks, at.domains, at.message_bytes
-    g = n / k
-    reduce_all, exchange = at.op == "all_reduce", at.op == "all_to_all"
-    gather = (at.op == "all_gather") | (at.op == "reduce_scatter")
-    rooted = ~(reduce_all | exchange | gather)
-    tree, ring = np.log2(k), k - 1
-    steps_up = np.select([reduce_all, gather, exchange], [2 * (g - 1), n - k, np.log2(g)], g - 1)
-    steps_out = np.select([reduce_all, gather | exchange], [2 * tree, ring], tree)
-    ring_out = np.where(reduce_all, 2 * ring, ring)
-    inside = value["base_s"] + steps_up * value["up_step_s"]
+    count = at.counted
+    g, exchange, rooted = count.group, count.exchange, count.rooted
+    inside = value["base_s"] + count.steps_up * value["up_step_s"]
     step_out = value["out_step_s"] * (at.out_latency_s / REFERENCE_LATENCY_S) ** LATENCY_POWER
 
     # Bytes: the own shard is copied at the device's full rate, unless that too goes over the host's bus.
     crowd = (2 / np.maximum(g, 2)) ** np.where(at.is_bus, value["crowding"], 0.0)
-    moved = np.select([reduce_all, rooted], [2 * (1 - 1 / g), np.ones_like(g)], 1 - 1 / g)
     copied = np.where(rooted, 0.0, value["copy"] / n)
-    up = size * (moved / at.up_share + copied) / (crowd * at.up_bytes_per_s * value["up_efficiency"])
+    up = size * (count.moved / at.up_share + copied) / (crowd * at.up_bytes_per_s * value["up_efficiency"])
     avoided = 1 + (IN_SWITCH_RANKS / g) ** IN_SWITCH_ORDER
     switch = size * avoided / (at.up_bytes_per_s * value["in_switch"])
     up = np.where(at.in_switch, np.minimum(up, switch), up)
-    all_wire = np.minimum(2 - 2 / n, 0.5 * k)
-    wire = np.select([reduce_all, exchange, rooted], [all_wire, g * ring / k, np.ones_like(g)], 1 - 1 / n)
     rate = at.out_bytes_per_s * at.out_efficiency * value["out_efficiency"]
-    out = np.where(k > 1, size * wire / rate, 0.0)
+    out = np.where(k > 1, size * count.wire / rate, 0.0)
     work = _norm(up, out, TIER_ORDER)
 
     # Choice of protocol: by the bytes' time on a bus of one's own, or by the size per peer.
     low = np.where(exchange, 0.0, value["extra_wire"] * work)
-    simple = value["extra_steps"] * inside + value["extra_out_steps"] * ring_out * step_out
+    simple = value["extra_steps"] * inside + value["extra_out_steps"] * count.ring_out * step_out
     expected = value["extra_wire"] * _norm(up * crowd, out, TIER_ORDER)
     odds = np.square(np.where(exchange, size / n / PEER_SWITCH_BYTES, expected / simple))
-    device = inside + steps_out * step_out + work + (low + odds * simple) / (1 + odds)
+    device = inside + count.steps_out * step_out + work + (low + odds * simple) / (1 + odds)
     host = np.where(exchange, (n - 1) * value["peer_s"], 0.0)
     return _norm(device, host, HOST_ORDER)
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any, Final
 
@@ -111,6 +111,12 @@ class Design:
     matrix: Array  # (points, coefficients)
     owner: NDArray[np.intp]  # quantity of every coefficient, in the order of `QUANTITIES`
 
+    @cached_property
+    def blocks(self) -> tuple[tuple[NDArray[np.bool_], Array], ...]:
+        """Which coefficients each quantity owns, and their columns."""
+        chosen = [self.owner == i for i in range(len(QUANTITIES))]
+        return tuple((own, self.matrix[:, own]) for own in chosen)
+
     def take(self, rows: NDArray[Any]) -> Design:
         """The design of some points."""
         return Design(self.names, self.spread, self.matrix[rows], self.owner)
@@ -157,9 +163,8 @@ def log_time(at: Points, how: Design, values: Array) -> Array:
 
 def _logs(how: Design, values: Array) -> dict[str, Array]:
     found = {}
-    for i, (quantity, (median, _)) in enumerate(QUANTITIES.items()):
-        own = how.owner == i
-        found[quantity] = np.log(median) + how.matrix[:, own] @ values[own]
+    for (quantity, (median, _)), (own, columns) in zip(QUANTITIES.items(), how.blocks, strict=True):
+        found[quantity] = np.log(median) + columns @ values[own]
     return found
 
 
@@ -198,8 +203,9 @@ class _Problem:
     def logs(self, values: Array, own: Array) -> dict[str, Array]:
         found = _logs(self.how, values)
         for effect, amount in zip(SWEEP_EFFECTS, own, strict=True):
+            shift = self.member.T @ amount
             for quantity in effect.quantities:
-                found[quantity] = found[quantity] + self.member.T @ amount
+                found[quantity] = found[quantity] + shift
         return found
 
     def residual(self, values: Array, own: Array) -> Array:

@@ -126,12 +126,13 @@ class Beliefs:
         """Sum the shifts that apply to a job with these features."""
         median, variance = np.empty(len(NAMES)), np.empty(len(NAMES))
         basis: dict[str, str] = {}
+        of_job = {level: level_value(features, level) for level in _EVERY_LEVEL}
         for index, name in enumerate(NAMES):
             total = self.values[(name, "all", "")]
             square = 0.0 if self.level_spreads else self.spreads[(name, "all", "")] ** 2
             known: list[str] = []
             for level in LEVELS[name]:
-                key = (name, level, level_value(features, level))
+                key = (name, level, of_job[level])
                 if key in self.values:
                     total += self.values[key]
                     known.append(level)
@@ -179,9 +180,16 @@ class Beliefs:
         return replace(self, calibration=calibration)
 
 
+_EVERY_LEVEL = tuple(dict.fromkeys(level for levels in LEVELS.values() for level in levels))
+_FINEST = {
+    name: next((level for level in HARDWARE_LEVELS if level in levels), None)
+    for name, levels in LEVELS.items()
+}
+
+
 def _basis(name: str, known: list[str]) -> str:
     """Whether the finest hardware level was measured, a coarser one was, or none."""
-    finest = next((level for level in HARDWARE_LEVELS if level in LEVELS[name]), None)
+    finest = _FINEST[name]
     if finest is None:
         return "measured" if known else "assumed"
     if finest in known:

@@ -35,7 +35,21 @@ def files_by_name(kind: str, folders: Sequence[Path], zoo: Path | None = ZOO) ->
     if kind == "workloads" and zoo is not None:
         places.append(zoo)
     for place in places:
-        for path in sorted(place.rglob("*")):
-            if path.suffix in SUFFIXES and path.is_file():
-                found.setdefault(path.name.removesuffix(path.suffix), []).append(path)
+        for path in _spec_files(place):
+            found.setdefault(path.stem, []).append(path)
     return found
+
+
+def _spec_files(place: Path) -> list[Path]:
+    """Specs below a folder, in the order of their paths.
+
+    Strings until the end: a search is made for every kind of every catalogue, and paths are slow to make and compare.
+    """
+    found = [
+        os.path.join(folder, name)  # noqa: PTH118
+        for folder, _, names in os.walk(place)
+        for name in names
+        if name.endswith(SUFFIXES) and name not in SUFFIXES
+    ]
+    found.sort(key=lambda path: path.replace(os.sep, "\0"))  # folder by folder, as paths compare
+    return [Path(path) for path in found if os.path.isfile(path)]  # noqa: PTH113

@@ -337,7 +337,7 @@ def test_any_width_of_terminal(columns, monkeypatch, capsys):
 
 
 def test_a_reader_that_goes_away_is_no_failure():
-    run = f"{sys.executable} -m perfmodel catalog list workloads | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    run = f"{sys.executable} -m perfmodel catalog list grids | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", run], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ import pytest
 JOB = ["-w", "resnet50", "-c", "dgx-a100", "--regime", "weak", "--set", "batch_per_accelerator=128"]
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "perfmodel", *arguments], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -24,14 +28,14 @@ def timings(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
-    done = run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
+def test_timings_become_beliefs_that_predict_uses_in_processes_of_their_own(timings: Path) -> None:
+    done = process("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
     assert done.returncode == 0, done.stderr
     result = json.loads((timings / "b.json").read_text())
     assert result["schema"] == "perfmodel/calibration/1"
     assert [point["k"] for point in result["result"]["points"]] == [1, 2, 4]
-    plain = run("predict", *JOB, "-k", "1..16", "--format", "json", cwd=timings)
-    known = run("predict", *JOB, "-k", "1..16", "--beliefs", "b.json", "--format", "json", cwd=timings)
+    plain = process("predict", *JOB, "-k", "1..16", "--format", "json", cwd=timings)
+    known = process("predict", *JOB, "-k", "1..16", "--beliefs", "b.json", "--format", "json", cwd=timings)
     before, after = (json.loads(text)["result"] for text in (plain.stdout, known.stdout))
     assert after["time_s"][0] == pytest.approx(0.090, rel=0.05)
     assert (
@@ -39,7 +43,7 @@ def test_timings_become_beliefs_that_predict_uses(timings: Path) -> None:
     )
 
 
-def test_beliefs_of_another_job_are_used_with_a_warning(timings: Path) -> None:
+def test_beliefs_of_another_job_are_used_with_a_warning(run: Run, timings: Path) -> None:
     run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
     other = [word.replace("resnet50", "bert-large") for word in JOB]
     own = run("predict", *JOB, "-k", "1..16", "--beliefs", "b.json", cwd=timings)
@@ -62,7 +66,7 @@ LARGE = ["-w", "llama3-8b", "-c", "dgx-h100", "--global-batch", "256"]
     ],
 )  # fmt: skip
 def test_timings_of_a_layout_that_cannot_be_are_refused(
-    tmp_path: Path, job: str, rows: str, words: str
+    run: Run, tmp_path: Path, job: str, rows: str, words: str
 ) -> None:
     (tmp_path / "t.csv").write_text("k,time_s\n" + rows)
     (tmp_path / "job.yaml").write_text(f"workload: {job}\ncluster: dgx-h100\nglobal_batch: 256\nk: 8..64\n")
@@ -72,7 +76,7 @@ def test_timings_of_a_layout_that_cannot_be_are_refused(
     assert not (tmp_path / "b.json").exists()
 
 
-def test_timings_that_should_not_fit_in_memory_are_used_with_a_note(tmp_path: Path) -> None:
+def test_timings_that_should_not_fit_in_memory_are_used_with_a_note(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("k,time_s\n8,24.0\n16,12.4\n")
     given = ["--layout", "sharding=ddp"]
     done = run("calibrate", *LARGE, *given, "--timings", "t.csv", "--format", "json", cwd=tmp_path)
@@ -93,7 +97,7 @@ JOB_FILE = "name: t\nworkload: llama3-8b\ncluster: dgx-h100\nglobal_batch: 512\n
     ],
 )
 def test_times_below_the_arithmetic_at_peak_are_refused_at_their_cell(
-    tmp_path: Path, rows: str, places: list[str]
+    run: Run, tmp_path: Path, rows: str, places: list[str]
 ) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "t.csv").write_text(rows)
@@ -106,7 +110,7 @@ def test_times_below_the_arithmetic_at_peak_are_refused_at_their_cell(
     assert not (tmp_path / "b.json").exists()
 
 
-def test_impossible_times_of_a_log_are_refused_without_a_cell(tmp_path: Path) -> None:
+def test_impossible_times_of_a_log_are_refused_without_a_cell(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     rows = [f"it {i} took 40 msec" for i in range(40)]
     (tmp_path / "run_k8.txt").write_text("\n".join(rows) + "\n")
@@ -117,7 +121,7 @@ def test_impossible_times_of_a_log_are_refused_without_a_cell(tmp_path: Path) ->
     assert done.stderr.count("error[") == 1
 
 
-def test_times_of_a_workload_whose_flop_nobody_counted_are_taken(tmp_path: Path) -> None:
+def test_times_of_a_workload_whose_flop_nobody_counted_are_taken(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("k,time_s\n1,0.00004\n2,0.00003\n")
     work = "workload={name: w, kind: generic, params: 1000, flop_per_sample: 0, bytes_per_sample: 10}"
     job = ["--set", work, "-c", "dgx-h100", "--global-batch", "8"]
@@ -125,7 +129,7 @@ def test_times_of_a_workload_whose_flop_nobody_counted_are_taken(tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
-def test_times_far_above_the_prediction_are_used_with_a_loud_note(tmp_path: Path) -> None:
+def test_times_far_above_the_prediction_are_used_with_a_loud_note(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "t.csv").write_text("k,time_s\n8,48900\n16,24000\n")
     done = run("calibrate", "job.yaml", "--timings", "t.csv", cwd=tmp_path)
@@ -137,7 +141,7 @@ def test_times_far_above_the_prediction_are_used_with_a_loud_note(tmp_path: Path
     assert quiet.stderr == ""
 
 
-def test_repeats_that_disagree_and_beliefs_left_alone_are_named(timings: Path) -> None:
+def test_repeats_that_disagree_and_beliefs_left_alone_are_named(run: Run, timings: Path) -> None:
     (timings / "t.csv").write_text("k,time_s\n8,0.09\n8,0.18\n16,0.1\n16,0.101\n")
     done = run("calibrate", *JOB, "--timings", "t.csv", "--format", "json", cwd=timings)
     result = json.loads(done.stdout)["result"]
@@ -175,7 +179,7 @@ def write_traces(folder: Path, ranks: int, *, slow: float = 0.0) -> list[str]:
     return [word for name in names for word in ("--trace", name)]
 
 
-def test_a_trace_informs_what_it_measured_and_says_what_it_did_not(tmp_path: Path) -> None:
+def test_a_trace_informs_what_it_measured_and_says_what_it_did_not(run: Run, tmp_path: Path) -> None:
     done = run("calibrate", *JOB, *write_traces(tmp_path, 2, slow=3.0), "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
@@ -192,7 +196,7 @@ def test_a_trace_informs_what_it_measured_and_says_what_it_did_not(tmp_path: Pat
     assert any("give its own with --layout" in note for note in result["notes"])
 
 
-def test_a_trace_moves_the_prediction_towards_its_step(tmp_path: Path) -> None:
+def test_a_trace_moves_the_prediction_towards_its_step(run: Run, tmp_path: Path) -> None:
     given = ["--layout", "sharding=ddp"]
     traces = write_traces(tmp_path, 2)
     assert run("calibrate", *JOB, *given, *traces, "-o", "b.json", cwd=tmp_path).returncode == 0
@@ -215,7 +219,7 @@ def write_power(path: Path, devices: int, watts: float) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_power_logs_inform_joules_and_name_their_source(timings: Path) -> None:
+def test_power_logs_inform_joules_and_name_their_source(run: Run, timings: Path) -> None:
     write_power(timings / "power_k4.csv", 4, 200.0)
     job = [*JOB, "--layout", "sharding=ddp", "--set", "grid=US-VA"]
     done = run(
@@ -254,7 +258,7 @@ def test_power_logs_inform_joules_and_name_their_source(timings: Path) -> None:
     )
 
 
-def test_power_alone_is_added_to_a_calibration(timings: Path) -> None:
+def test_power_alone_is_added_to_a_calibration(run: Run, timings: Path) -> None:
     write_power(timings / "power_k4.csv", 4, 200.0)
     run("calibrate", *JOB, "--timings", "t.csv", "-o", "b.json", cwd=timings)
     given = ["--beliefs", "b.json", "--power", "power_k4.csv", "-o", "c.json"]
@@ -267,7 +271,7 @@ def test_power_alone_is_added_to_a_calibration(timings: Path) -> None:
     assert after["mean"] == before["mean"]
 
 
-def test_a_log_by_an_expression_of_ones_own(tmp_path: Path) -> None:
+def test_a_log_by_an_expression_of_ones_own(run: Run, tmp_path: Path) -> None:
     for k, ms in ((1, 90.0), (2, 94.0)):
         rows = [f"it {i} took {ms + i % 3:.1f} msec" for i in range(40)]
         (tmp_path / f"run_k{k}.txt").write_text("\n".join(["hello", *rows]) + "\n")
@@ -280,7 +284,7 @@ def test_a_log_by_an_expression_of_ones_own(tmp_path: Path) -> None:
     assert [point["measured_s"] for point in points] == pytest.approx([0.091, 0.095], rel=0.01)
 
 
-def test_a_collective_log_that_names_no_ranks_is_told_how_many(tmp_path: Path) -> None:
+def test_a_collective_log_that_names_no_ranks_is_told_how_many(run: Run, tmp_path: Path) -> None:
     rows = [f"{size:<20d} {12.0 + size / 4e4:.2f}" for size in (4, 1024, 1 << 20, 1 << 26)]
     head = ["# OSU MPI-CUDA Allgather Latency Test v7.3", "# Size       Avg Latency(us)"]
     (tmp_path / "osu.txt").write_text("\n".join([*head, *rows, "2097152              4x.1"]) + "\n")
@@ -295,7 +299,7 @@ def test_a_collective_log_that_names_no_ranks_is_told_how_many(tmp_path: Path) -
     assert "osu.txt: 1 of 7 lines rejected (line 7)" in done.stderr
 
 
-def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(tmp_path: Path) -> None:
+def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(run: Run, tmp_path: Path) -> None:
     import numpy as np
 
     times = 0.1 * np.random.default_rng(2).lognormal(0.0, 0.05, (60, 4)) * [1.0, 1.0, 1.1, 1.0]
@@ -310,7 +314,7 @@ def test_per_rank_times_give_the_distribution_and_the_check_of_its_tail(tmp_path
     assert any("rank 2 takes 1.0" in note or "rank 2 takes 1.1" in note for note in result["notes"])
 
 
-def test_one_step_a_rank_informs_nothing_and_says_so(tmp_path: Path) -> None:
+def test_one_step_a_rank_informs_nothing_and_says_so(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ranks.csv").write_text("rank,step,time_s\n0,1,1.0\n1,1,1.5\n2,1,2.0\n3,1,3.0\n0,1,2.0\n")
     done = run("calibrate", *JOB, "--ranks", "ranks.csv", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -320,7 +324,7 @@ def test_one_step_a_rank_informs_nothing_and_says_so(tmp_path: Path) -> None:
     assert "ranks.csv: 1 of 6 lines rejected (line 6): this rank and step were given before" in done.stderr
 
 
-def test_a_fit_report_is_printed_with_and_without_an_output_file(tmp_path: Path) -> None:
+def test_a_fit_report_is_printed_with_and_without_an_output_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "t.csv").write_text("k,time_s\n8,40\n16,80\n32,160\n")
     fit = ("calibrate", "job.yaml", "--timings", "t.csv")
@@ -334,7 +338,7 @@ def test_a_fit_report_is_printed_with_and_without_an_output_file(tmp_path: Path)
     assert (quiet.stdout, quiet.stderr) == ("", "")
 
 
-def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(tmp_path: Path) -> None:
+def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "t.csv").write_text("k,time_s\n8,48\n16,25\n")
 
@@ -366,7 +370,7 @@ def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(tmp_path: Pa
         (["predict", *JOB, "--beliefs", "none.json"], "cannot read"),
     ],
 )
-def test_bad_input_is_one_clear_error(timings: Path, arguments: list[str], words: str) -> None:
+def test_bad_input_is_one_clear_error(run: Run, timings: Path, arguments: list[str], words: str) -> None:
     (timings / "bad.csv").write_text("k,time_s\n1,fast\n")
     done = run(*arguments, cwd=timings)
     assert done.returncode == 2

@@ -388,8 +388,10 @@ def test_ten_jobs_are_quick_and_load_nothing_heavy(tmp_path: Path) -> None:
         "used = resource.getrusage(resource.RUSAGE_SELF)\n"
         "print(code, heavy, used.ru_utime + used.ru_stime, file=sys.stderr)\n"
     )
-    seconds = []
-    for _ in range(2):
+    seconds: list[float] = []
+    # Two seconds are promised, and a benchmark's business; three times that means that something broke. A first run
+    # that is slow may have been disturbed: it has a second chance.
+    while len(seconds) < 2 and min(seconds, default=6.0) >= 6.0:
         done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=tmp_path,
@@ -401,5 +403,4 @@ def test_ten_jobs_are_quick_and_load_nothing_heavy(tmp_path: Path) -> None:
         exit_code, heavy, used = re.fullmatch(r"(\d+) (\[.*\]) ([\d.]+)\s*", done.stderr).groups()  # type: ignore[union-attr]
         assert (exit_code, heavy) == ("0", "[]")
         seconds.append(float(used))
-    # Two seconds are promised, and a benchmark's business; three times that means that something broke.
     assert min(seconds) < 6.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from perfmodel.cli.main import main
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.runner import study, study_file
 from perfmodel.study.table import parse_timings
@@ -20,6 +22,14 @@ REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 def command(*arguments: str) -> dict[str, Any]:
+    """The command called in this process: tests below call both verbs in one of their own."""
+    out = io.StringIO()
+    with contextlib.chdir(REFERENCE), contextlib.redirect_stdout(out):
+        assert main([*arguments, "--format", "json"]) == 0
+    return dict(json.loads(out.getvalue())["result"])
+
+
+def process(*arguments: str) -> dict[str, Any]:
     run = subprocess.run(
         [sys.executable, "-m", "perfmodel", *arguments, "--format", "json"],
         capture_output=True,
@@ -44,7 +54,7 @@ def printed(values: list[float], digits: int) -> list[float]:
 
 RUBRIC = {
     "library": lambda: library("rubric.csv", work=1_200_000),
-    "command": lambda: command("study", "rubric.csv", "--work", "1200000"),
+    "command": lambda: process("study", "rubric.csv", "--work", "1200000"),
 }
 BREAKDOWN = {
     "library": lambda: library("breakdown.csv", price_usd_per_s=3.2 / 3600),

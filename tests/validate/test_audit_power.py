@@ -25,22 +25,16 @@ from perfmodel.validate.audit_power import (
     rate,
 )
 from perfmodel.validate.claims import TRICKS
-from perfmodel.validate.corpus import Corpus, read_corpus
-from perfmodel.validate.resolve import resolve
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.corpus import Corpus
+from perfmodel.validate.resolve import Resolved
 
 CATALOG = Catalog.default()
 PAGE = Path(__file__).parents[2] / "docs" / "audit-power.md"
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return read_corpus(shipped_corpus())
-
-
-@pytest.fixture(scope="module")
-def beliefs_for(corpus: Corpus) -> BeliefsFor:
-    return held_out(resolve(corpus, CATALOG))
+def beliefs_for(resolved: Resolved) -> BeliefsFor:
+    return held_out(resolved)
 
 
 def test_beliefs_do_not_count_the_group_that_they_have_not_seen(
@@ -71,9 +65,8 @@ def test_a_share_that_is_recomputed_is_claimed_as_that_share(
 
 
 def test_a_family_is_audited_on_the_machine_on_which_it_is_validated(
-    corpus: Corpus, claims: dict[str, Claim]
+    corpus: Corpus, resolved: Resolved, claims: dict[str, Claim]
 ) -> None:
-    resolved = resolve(corpus, CATALOG)
     data = resolved.observations
     first = {
         row.text["family"]: data.rows[i][0] for i, row in enumerate(resolved.families) if data.rows[i].size

@@ -15,7 +15,7 @@ from perfmodel.report.kinds.validation import answer
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known
-from perfmodel.validate.resolve import known_workload, resolve
+from perfmodel.validate.resolve import Resolved, known_workload, resolve
 from perfmodel.validate.runner import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
@@ -261,8 +261,8 @@ def test_a_family_all_of_whose_points_contradict_themselves_is_listed(tmp_path: 
     assert [why for _, why in found.unresolved] == ["no points of grade A or B that agree with themselves"]
 
 
-def test_the_shipped_corpus_resolves() -> None:
-    found = resolve(read_corpus(shipped_corpus()), Catalog.default())
+def test_the_shipped_corpus_resolves(resolved: Resolved) -> None:
+    found = resolved
     data = found.observations
     assert len(data.names) > 1300
     assert len(found.unresolved) <= 5

@@ -8,19 +8,11 @@ import numpy as np
 import pytest
 
 from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import held_out
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import Scored, score_mode
-from perfmodel.validate.resolve import Resolved, resolve
-from perfmodel.validate.runner import shipped_corpus
-
-
-@pytest.fixture(scope="module")
-def resolved() -> Resolved:
-    return resolve(read_corpus(shipped_corpus()), Catalog.default())
+from perfmodel.validate.resolve import Resolved
 
 
 @pytest.fixture(scope="module")

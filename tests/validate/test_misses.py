@@ -11,17 +11,14 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.misses import likely_reason, worst
 from perfmodel.validate.protocol import score_mode
-from perfmodel.validate.resolve import resolve
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.resolve import Resolved
 
 
 @pytest.fixture(scope="module")
-def data() -> Observations:
-    return resolve(read_corpus(shipped_corpus()), Catalog.default()).observations
+def data(resolved: Resolved) -> Observations:
+    return resolved.observations
 
 
 @pytest.mark.parametrize(

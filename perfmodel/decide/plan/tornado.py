@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.coefficients import MEANINGS, NAMES, from_logs
@@ -15,6 +16,8 @@ from perfmodel.predict.machine import Machine
 from perfmodel.predict.setup import Setup
 from perfmodel.predict.step import step
 from perfmodel.workloads.operations import Operations
+
+Array = NDArray[np.float64]
 
 # Hardware figures that a buyer can choose, moved by a fifth; the search's layout stays.
 HARDWARE = {
@@ -36,7 +39,7 @@ def tornado(setup: Setup, beliefs: Beliefs) -> list[dict[str, Any]]:
     belief, logs = centre(setup, beliefs)
     at, _ = choose(setup, logs)
     ops, machine = setup.operations, setup.machine
-    base = _time(ops, machine, at, logs)
+    base = float(_times(ops, machine, at, logs[:, None])[0])
     rows = []
     for name, label in HARDWARE.items():
         ends = []
@@ -44,25 +47,23 @@ def tornado(setup: Setup, beliefs: Beliefs) -> list[dict[str, Any]]:
             moved = {name: getattr(machine, name) * factor}
             if name == "peak_flop_per_s":
                 moved["peak16_flop_per_s"] = machine.peak16_flop_per_s * factor
-            ends.append(_time(ops, dataclasses.replace(machine, **moved), at, logs) / base - 1.0)
+            changed = dataclasses.replace(machine, **moved)
+            ends.append(float(_times(ops, changed, at, logs[:, None])[0]) / base - 1.0)
         rows.append(_row(label, HARDWARE_CHANGE, ends))
+    # Every coefficient down and every one up: one step with as many draws.
+    shifts = np.diag(belief.spread)
+    down, up = (_times(ops, machine, at, logs[:, None] + sign * shifts) / base - 1.0 for sign in (-1.0, 1.0))
     for index, name in enumerate(NAMES):
-        spread = float(belief.spread[index])
-        ends = []
-        for shift in (-spread, spread):
-            moved_logs = logs.copy()
-            moved_logs[index] += shift
-            ends.append(_time(ops, machine, at, moved_logs) / base - 1.0)
-        rows.append(_row(MEANINGS[name], float(np.expm1(spread)), ends))
+        ends = [float(down[index]), float(up[index])]
+        rows.append(_row(MEANINGS[name], float(np.expm1(belief.spread[index])), ends))
     rows = [row for row in rows if max(abs(row["low"]), abs(row["high"])) > SMALLEST]
     rows.sort(key=lambda row: (-max(abs(row["low"]), abs(row["high"])), row["input"]))
     return rows[:ROWS]
 
 
-def _time(
-    ops: Operations, machine: Machine, at: Layouts, logs: np.ndarray[Any, np.dtype[np.float64]]
-) -> float:
-    return float(step(ops, machine, at, from_logs(logs[:, None])).time_s[0])
+def _times(ops: Operations, machine: Machine, at: Layouts, logs: Array) -> Array:
+    """Step time under every column of `logs` (n_coefficients, draws)."""
+    return np.asarray(step(ops, machine, at, from_logs(logs[:, :, None])).time_s[:, 0])
 
 
 def _row(label: str, change: float, ends: list[float]) -> dict[str, Any]:
