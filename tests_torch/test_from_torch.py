@@ -157,6 +157,7 @@ def test_resnet50_is_the_zoo_s(catalog: Catalog) -> None:
     assert found.fields["activation_elements_per_sample"] == pytest.approx(
         zoo.activation_elements_per_sample, rel=0.02
     )
+    assert found.fields["conv3x3_share"] == pytest.approx(zoo.conv3x3_share, abs=1e-3)
     # Residual additions and pooling are traced beside the zoo's rule of 14 accesses per convolution output.
     traced = (found.trace.forward_bytes + found.trace.backward_bytes) / 2
     assert 1.0 < traced / zoo.bytes_per_sample_activations < 1.5

@@ -39,6 +39,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "elementwise",
         "other",
         "other_traffic",
+        "winograd",
         "call_s",
         "cast_bytes",
         "pace",

@@ -28,6 +28,7 @@ from perfmodel.predict.compute import (
     MicroBatch,
     logit_rate,
     micro_batch,
+    other_work,
     score_bytes,
 )
 from perfmodel.predict.curve import Curve, coefficients
@@ -146,7 +147,7 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
               m * (tensors * (ATTENTION_PASSES + repeated) + scores), m * mb.attention, none),
         Phase("element-wise", m * elementwise * ELEMENTWISE_FLOP / (2.0 * machine.element_bytes), m * elementwise,
               m * mb.elementwise, none),
-        Phase("convolutions and other", m * other * ops.other_flop,
+        Phase("convolutions and other", m * other * other_work(ops, machine, c),
               m * other * ops.other_traffic * 0.5 * machine.element_bytes * c.other_traffic, m * mb.other, none),
         Phase("optimizer", owned * ADAM_FLOP, owned * OPTIMIZER_BYTES * c.optimizer, optimizer, none),
     ]  # fmt: skip

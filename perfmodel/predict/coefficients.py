@@ -98,6 +98,14 @@ class Coefficients:
         "memory traffic of such layers against the counted one",
         _KERNELS,
     )
+    winograd: Array = _coefficient(
+        0.7,
+        0.3,
+        "generation framework kind",
+        "1",
+        "share of 3x3 convolutions in 32 bit whose multiplications a fast algorithm saves",
+        "Lavin & Gray 2016",
+    )
     cast_bytes: Array = _coefficient(
         2.3, 0.5, "generation", "B", "traffic per element of casting to 8 bit or less and back", _STEP
     )
@@ -358,7 +366,7 @@ def textbook() -> Coefficients:
 def quiet() -> Coefficients:
     """An ideal machine: full rates, no latency, overhead, exposure, jitter or contention. For limits and tests."""
     rates = {"matmul", "attention", "memory", "other", "up_efficiency", "out_efficiency", "server", "bubble",
-             "imbalance", "pace", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
+             "imbalance", "pace", "winograd", "elementwise", "other_traffic", "optimizer", "last_stage", "dp_overlap"}  # fmt: skip
     values = {name: 1.0 if name in rates else 0.0 for name in NAMES}
     values |= {"bus_bytes_per_s": 1e30, "unaligned": 1e30}
     return Coefficients(**{name: np.asarray(value) for name, value in values.items()})

@@ -12,7 +12,14 @@ from perfmodel.models.roofline import product_time, roofline_time
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
-from perfmodel.workloads.operations import HIDDEN_TRAFFIC, INNER_TRAFFIC, WIDEST_LOAD, Operations, Split
+from perfmodel.workloads.operations import (
+    FAST_CONVOLUTION,
+    HIDDEN_TRAFFIC,
+    INNER_TRAFFIC,
+    WIDEST_LOAD,
+    Operations,
+    Split,
+)
 
 Array = NDArray[np.float64]
 
@@ -100,7 +107,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     elementwise = elementwise + routed_elements * c.routing_bytes / bandwidth
 
     other = roofline_time(
-        samples * ops.other_flop * cut,
+        samples * other_work(ops, machine, c) * cut,
         samples * ops.other_traffic * width * c.other_traffic * cut,
         flop_per_s=machine.peak_flop_per_s * c.other,
         bytes_per_s=bandwidth,
@@ -122,6 +129,12 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     return MicroBatch(
         matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated
     )
+
+
+def other_work(ops: Operations, machine: Machine, c: Coefficients) -> Array:
+    """FLOP that convolutions, recurrences and other counted arithmetic do forward, fewer where a fast algorithm runs."""
+    fast = machine.fast_convolutions * np.minimum(c.winograd, 1.0) * ops.conv3x3_flop
+    return np.asarray(ops.other_flop - fast * (1.0 - 1.0 / FAST_CONVOLUTION))
 
 
 def score_bytes(machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:

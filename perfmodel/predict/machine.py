@@ -53,6 +53,7 @@ class Machine:
     memory_bytes_per_s: Array
     element_bytes: Array
     is_low_precision: Array  # 1 below 16 bit
+    fast_convolutions: Array  # 1 where 3x3 ones take Winograd's algorithm: 32 bit on plain cores
     node: Array  # accelerators that share a host
     domain: Array  # accelerators that share scale-up links
     up_bytes_per_s: Array  # per accelerator and direction
@@ -122,7 +123,7 @@ def machine(cluster: Cluster, precision: str) -> Machine:
     """Read a resolved cluster."""
     node = cluster.node
     per_node = float(node.accelerators_per_node)
-    out = cluster.scale_out or node.scale_out
+    out = cluster.network
     nics = float(cluster.nics_per_node or node.nics_per_node or 1)
     fabric = cluster.topology
     network = out.bandwidth * nics if out is not None else DEFAULT_NETWORK_BYTES_PER_S
@@ -177,6 +178,7 @@ def numbers(
         "memory_bytes_per_s": device.memory_bandwidth,
         "element_bytes": ELEMENT_BYTES[precision],
         "is_low_precision": low,
+        "fast_convolutions": precision == "fp32" and "fp32" in device.peak and device.vendor in GPU_VENDORS,
         "node": per_node,
         "domain": domain,
         "up_bytes_per_s": scale_up.bandwidth if scale_up is not None else HOST_LINK_BYTES_PER_S,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.models.fabric import soft_max
-from perfmodel.models.stragglers import expected_max_factor
+from perfmodel.models.stragglers import expected_max_factor, variable_length_factor
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.communication import (
     Links,
@@ -226,8 +226,8 @@ def _uneven_lengths(at: Layouts, work: Array) -> Array:
     """
     if not at.length_spread.any():
         return np.zeros(())
-    spread = at.length_spread / np.sqrt(np.maximum(at.global_batch / at.dp, 1.0))
-    return np.asarray(work * (expected_max_factor(at.dp, spread) - 1.0))
+    samples = np.maximum(at.global_batch / at.dp, 1.0)
+    return np.asarray(work * (variable_length_factor(at.dp, at.length_spread, samples) - 1.0))
 
 
 def _slowest(at: Layouts, c: Coefficients) -> Array:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from perfmodel.specs.fields import Count, CountOrZero, Duration, Quantity, Record, problem
+from perfmodel.specs.fields import Count, CountOrZero, Duration, Fraction, Quantity, Record, problem
 
 WorkloadKind = Literal[
     "convnet",
@@ -59,6 +59,11 @@ class Workload(Record):
     params_note: str | None = Field(None, description="Where the count comes from.")
     flop_per_sample: Flop | None = Field(None, description="Forward plus backward, of a generic workload.")
     flop_per_sample_forward: Flop | None = Field(None, description="Forward only.")
+    conv3x3_share: Fraction | None = Field(
+        None,
+        description="Of the forward FLOP, in dense 3x3 convolutions of stride 1 in two dimensions: libraries run "
+        "them in 32 bit with fewer multiplications.",
+    )
     bytes_per_sample: Bytes | None = Field(None, description="Device memory traffic, forward plus backward.")
     input_bytes_per_sample: Bytes | None = Field(None, description="Read from storage.")
     serial_time: Duration | None = Field(None, description="Per step, whatever K is.")
@@ -77,6 +82,16 @@ class Workload(Record):
         None, description="Logits computed per token, where an adaptive softmax skips most of the vocabulary."
     )
     seq_len: Count | None = Field(None, description="Tokens of a sequence, by default.")
+    document_len: Count | None = Field(
+        None,
+        description="Tokens of a document, where a sequence is packed from several that do not attend to each other.",
+    )
+    attention_window: Count | None = Field(
+        None, description="Tokens back that attention looks, in the layers that have a window."
+    )
+    window_layers: CountOrZero | None = Field(
+        None, description="Attention layers that have the window; all by default."
+    )
     memory_len: CountOrZero | None = Field(
         None, description="Tokens of the segment before that attention looks at too (Transformer-XL)."
     )
@@ -165,6 +180,13 @@ class Workload(Record):
                 else "projected_vocab needs a vocab to be a part of",
                 "leave it out where every token meets the whole vocabulary",
                 at="projected_vocab",
+            )
+        if self.window_layers and not self.attention_window:
+            raise problem("S010", "window_layers needs an attention_window", "in tokens", at="window_layers")
+        layers = self.attention_layers or self.layers
+        if layers and self.window_layers and self.window_layers > layers:
+            raise problem(
+                "S010", f"window_layers {self.window_layers} exceeds the {layers} layers", at="window_layers"
             )
         if self.memory_len and (self.kind not in MEMORY_KINDS or self.kv_lora_rank or self.q_lora_rank):
             raise problem(

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from perfmodel.validate.tables import Row
+from perfmodel.validate.tables import NUMBERS, Row
 
 ANY = "*"
+UNSTATED = ("document_len",)  # columns of points that the form lets out, and corrections may fill
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Correction:
         A time stands for the tokens that it was stated for: shorter sequences are more of them, in as many more passes.
         """
         text, number = {**row.text, self.column: self.found}, dict(row.number)
-        if self.column in number:
+        if self.column in NUMBERS:
             number[self.column] = float(self.found)
         if self.column == "seq_len" and self.labelled:
             for column in ("global_batch", "accumulation"):
@@ -97,7 +96,8 @@ def corrected(
     def mend(row: Row, family: Row) -> Row:
         labelled = {**family.text, **row.text}
         for one in by_address.get(addresses.get(family.text["source"]), []):
-            if one.column not in row.text or not one.fits(labelled):
+            has = one.column in row.text or (one.column in UNSTATED and "k" in row.text)
+            if not has or not one.fits(labelled):
                 continue
             row = one.apply(row)
             told = reasons.setdefault(family.text["family"], [])

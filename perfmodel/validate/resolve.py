@@ -62,7 +62,8 @@ NEVER = 1e9  # steps
 COMPLETED = (
     "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
 )  # fmt: skip
-UNSTATED = ("projected_vocab", "memory_len")  # of a workload, in the columns of workloads.csv
+# Of a workload, in the columns of workloads.csv.
+UNSTATED = ("conv3x3_share", "projected_vocab", "memory_len", "attention_window", "window_layers")
 
 
 @dataclass(frozen=True)
@@ -277,17 +278,18 @@ def _observe(
 ) -> Observations:
     rows = [families[index] for index in family]
     used = [workloads[row.text["workload"]] for row in rows]
-    built: dict[tuple[str, float | None], int] = {}
+    built: dict[tuple[str, float | None, float | None], int] = {}
     structs: list[Operations] = []
     which = np.empty(len(points), dtype=np.intp)
     columns = {name: np.empty(len(points)) for name in COMPLETED}
     normalised = np.zeros(len(points), dtype=bool)
     target = np.empty(len(points))
     for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
-        key = (row.text["workload"], _real_tokens(point))
+        key = (row.text["workload"], _real_tokens(point), point.number.get("document_len"))
         if key not in built:
             built[key] = len(structs)
-            structs.append(operations(workload, int(key[1]) if key[1] else None))
+            packed = workload.model_copy(update={"document_len": key[2]}) if key[2] else workload
+            structs.append(operations(packed, int(key[1]) if key[1] else None))
         which[i] = built[key]
         filled = complete(point, workload, _sharding(row), float(machines[family[i]].memory_bytes))
         normalised[i] = point.number["global_batch"] is None

@@ -103,11 +103,14 @@ def parse_config(
     except ZeroDivisionError:
         dimensions = Dimensions(hidden=1)
         config.note("W102", '"num_attention_heads" must not be 0', "num_attention_heads")
+    window = family.window(config, dimensions.attention_layers)
     if config.problems:
         raise SpecError(config.problems)
     parameters = count(dimensions)
     longest = config.get(family.positions)
     remarks = [family.note] if family.note else []
+    if family.window_every > 1 and not window:
+        remarks.append("no sliding_window is stated: layers that have one are counted as full attention")
     if nested:
         remarks.append("the text model alone: other towers are not counted")
     tokens = seq_len
@@ -116,7 +119,7 @@ def parse_config(
         if longest > tokens:
             remarks.append(f"seq_len is a choice: the model reads up to {longest} tokens")
     found = _hub_name(outer) or f"{family_name}-{size_name(parameters.total)}"
-    fields = workload_fields(dimensions, parameters, family, seq_len=tokens)
+    fields = workload_fields(dimensions, parameters, family, seq_len=tokens) | window
     fields = {"name": name or slug(found), **fields, "source": f"config.json of model type {family_name}"}
     return HfWorkload(fields, parameters, tuple(remarks))
 

@@ -100,6 +100,7 @@ def workload_fields(found: Trace, *, name: str, source: str) -> dict[str, Any]:
         # The zoo's counting rule, which the memory-bandwidth beliefs were fitted with, not the traced bytes.
         accesses = NORMED_ACCESSES if found.norms else PLAIN_ACCESSES
         fields["flop_per_sample_forward"] = quantity(found.forward_flop / per, "FLOP")
+        fields["conv3x3_share"] = round(found.conv3x3_flop / found.forward_flop, 3) or None
         fields["bytes_per_sample_activations"] = quantity(accesses * 2 * elements, "B")
         fields["activation_bytes_method"] = f"{accesses} accesses x 2 B per convolution output"
     else:

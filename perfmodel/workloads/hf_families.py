@@ -31,6 +31,19 @@ class Family:
     build: Callable[[Config], Dimensions]
     positions: str = "max_position_embeddings"  # the key of the longest sequence
     note: str = ""
+    window_every: int = 0  # of so many layers all but one have the window, or each where it is 1; 0: none has
+
+    def window(self, c: Config, layers: int) -> dict[str, int]:
+        """Tokens that windowed layers look back, and how many layers these are."""
+        tokens = c.integer("sliding_window", 0) if c.get("sliding_window") is not None else 0
+        if not self.window_every or not tokens:
+            return {}
+        types, every = c.get("layer_types"), c.integer("sliding_window_pattern", self.window_every)
+        if isinstance(types, list):
+            windowed = types.count("sliding_attention")
+        else:
+            windowed = layers if every == 1 else layers - layers // every
+        return {"attention_window": tokens, "window_layers": windowed}
 
 
 def _sizes(c: Config) -> tuple[int, int, int]:
@@ -336,27 +349,27 @@ def _t5(c: Config) -> Dimensions:
 
 
 DECODER, MOE = "decoder-transformer", "moe-transformer"
-_WINDOW = "sliding-window layers are counted as full attention"
+_CHUNKS = "chunked layers are counted as full attention"
 
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(DECODER, _llama),
-    "mistral": Family(DECODER, _decoder),
+    "mistral": Family(DECODER, _decoder, window_every=1),
     "mixtral": Family(MOE, _mixtral),
     "qwen2": Family(DECODER, _qwen2),
     "qwen3": Family(DECODER, _qwen3),
     "qwen2_moe": Family(MOE, _qwen2_moe),
     "qwen3_moe": Family(MOE, _qwen3_moe),
     "gemma": Family(DECODER, _gemma),
-    "gemma2": Family(DECODER, _gemma2, note=_WINDOW),
-    "gemma3_text": Family(DECODER, _gemma3, note=_WINDOW),
+    "gemma2": Family(DECODER, _gemma2, window_every=2),
+    "gemma3_text": Family(DECODER, _gemma3, window_every=6),
     "phi": Family(DECODER, _phi),
-    "phi3": Family(DECODER, _decoder),
+    "phi3": Family(DECODER, _decoder, window_every=1),
     "phimoe": Family(MOE, _phimoe),
     "olmo2": Family(DECODER, _olmo2),
     "gpt2": Family(DECODER, _gpt2, positions="n_positions"),
     "gptj": Family(DECODER, _gptj, positions="n_positions"),
     "gpt_neox": Family(DECODER, _gpt_neox),
-    "gpt_oss": Family(MOE, _gpt_oss, note=_WINDOW),
+    "gpt_oss": Family(MOE, _gpt_oss, window_every=2),
     "opt": Family(DECODER, _opt),
     "bloom": Family(DECODER, _bloom, positions="seq_length"),
     "falcon": Family(DECODER, _falcon),
@@ -367,5 +380,5 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": Family(MOE, _deepseek, note="layers that predict further tokens are not counted"),
     "deepseek_v3": Family(MOE, _deepseek, note="layers that predict further tokens are not counted"),
     "kimi_k2": Family(MOE, _deepseek, note="layers that predict further tokens are not counted"),
-    "llama4_text": Family(MOE, _llama4, note=_WINDOW),
+    "llama4_text": Family(MOE, _llama4, note=_CHUNKS),
 }

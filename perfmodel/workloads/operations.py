@@ -47,6 +47,9 @@ HIDDEN_TRAFFIC = 26.0
 INNER_TRAFFIC = 5.2
 # A convolutional or recurrent network whose traffic nobody counted: FLOP per byte moved in 16 bit.
 UNCOUNTED_INTENSITY = 40.0
+# Winograd's F(2x2, 3x3) needs 16 multiplications where the direct convolution needs 36 (Lavin & Gray,
+# arXiv:1509.09308, sec. 4.1): the count that a 3x3 convolution really needs may be smaller by this factor.
+FAST_CONVOLUTION = 2.25
 # Tokens that a masked language model projects on its vocabulary (BERT: 80 of 512, 20 of 128).
 MASKED_SHARE = 0.156
 ROUNDED = 0.05  # of the parameters: what stated counts may differ by and mean the same
@@ -87,6 +90,7 @@ class Operations:
     )
     # everything that is neither a slot nor attention
     other_flop: Array
+    conv3x3_flop: Array  # of them, in dense 3x3 convolutions of stride 1 in two dimensions
     other_traffic: Array  # bytes forward at 2 B per element
     kernels: Array  # kernel launches of a forward pass
     # parameters
@@ -301,6 +305,23 @@ def _parameters(slots: _Slots, w: Workload) -> dict[str, float]:
     }
 
 
+def _attended(w: Workload, tokens: float, layers: float, causal: bool) -> float:
+    """Share of the attention of whole sequences that is left by documents apart from each other and by windows.
+
+    Of t tokens, in documents of d <= t: d/t. A causal window of v <= d tokens leaves 2 v/d - (v/d)^2 of a document, one
+    that looks both ways v/d.
+
+    >>> packed = Workload(kind="decoder-transformer", params=1, layers=1, hidden=1, heads=1, vocab=1, document_len=64)
+    >>> _attended(packed, 256.0, 1.0, True), _attended(packed, 32.0, 1.0, True)
+    (0.25, 1.0)
+    """
+    document = min(tokens, _number(w.document_len, tokens))
+    seen = min(1.0, _number(w.attention_window, document) / document)
+    windowed = min(1.0, _number(w.window_layers, layers) / layers) if layers else 0.0
+    left = 2.0 * seen - seen**2 if causal else seen
+    return document / tokens * (1.0 - windowed * (1.0 - left))
+
+
 def _transformer(w: Workload, seq_len: int | None) -> Operations:
     """Dense, mixture-of-experts, encoder-decoder and hybrid Mamba transformers."""
     tokens = float(seq_len or w.seq_len or 512)
@@ -350,6 +371,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     squares += remembered * first_layers
     score_layers += remembered * first_layers
     scores = 2.0 if remembered else 1.0
+    attended = _attended(w, tokens, attention_layers, causal)
     # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
     mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
 
@@ -369,7 +391,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         hidden=hidden,
         layers=layers,
         heads=heads,
-        attention_flop=2 * tokens**2 * (scores * score_width + value_width) * squares,
+        attention_flop=2 * tokens**2 * (scores * score_width + value_width) * squares * attended,
         score_elements=scores * heads * tokens**2 * score_layers,
         kv_width=kv_width,
         attention_layers=attention_layers,
@@ -389,7 +411,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
         serial_s=_number(w.serial_time),
         is_transformer=1.0,
-        masked=float(causal) / (1.0 + 2.0 * remembered),
+        masked=(1.0 + float(causal) / (1.0 + 2.0 * remembered)) / attended - 1.0,
     )
 
 
@@ -416,6 +438,7 @@ def _generic(w: Workload) -> Operations:
         layers=1.0,
         heads=1.0,
         other_flop=flop,
+        conv3x3_flop=flop * _number(w.conv3x3_share),
         other_traffic=traffic,
         kernels=_number(w.kernels, TYPICAL_KERNELS.get(w.kind, 150.0)),
         params=params + tables,

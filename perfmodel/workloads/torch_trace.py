@@ -41,6 +41,7 @@ class Trace:
     forward_flop: float
     backward_flop: float
     flop_by_operator: Mapping[str, float]  # forward
+    conv3x3_flop: float  # forward: of them, in dense 3x3 convolutions of stride 1 in two dimensions
     forward_bytes: float
     backward_bytes: float
     saved_elements: int  # activations that the backward pass needs
@@ -60,6 +61,7 @@ class _Pass:
     kernels: int = 0
     gemms: Counter[Gemm] = field(default_factory=Counter)
     product_elements: int = 0
+    conv3x3_flop: float = 0.0
     norms: int = 0
 
 
@@ -102,6 +104,7 @@ def trace(module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], 
         kernels=forward.kernels,
         gemms=dict(sorted(forward.gemms.items(), key=lambda item: (-item[0].flop * item[1], item[0]))),
         product_elements=forward.product_elements,
+        conv3x3_flop=forward.conv3x3_flop,
         norms=forward.norms,
         input_bytes=float(sum(tensor.numel() * _width(tensor) for tensor in inputs)),
     )
@@ -167,6 +170,14 @@ def _gemms(name: str, arguments: tuple[Any, ...], output: Any) -> list[tuple[Gem
     return []
 
 
+def _plain_3x3(name: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether this is a dense 3x3 convolution of stride 1 in two dimensions, neither dilated nor transposed."""
+    if name != "convolution":
+        return False
+    weight, stride, dilation, transposed, groups = (arguments[i] for i in (1, 3, 5, 6, 8))
+    return tuple(weight.shape[2:]) == (3, 3) and {*stride, *dilation, groups} == {1} and not transposed
+
+
 def _recorders(forward: _Pass, backward: _Pass, weights: Iterable[Any]) -> tuple[Any, Any]:
     """The two modes that watch a pass: kernels, and attention before it is taken apart."""
     import torch
@@ -205,7 +216,9 @@ def _recorders(forward: _Pass, backward: _Pass, weights: Iterable[Any]) -> tuple
             self.current.norms += "norm" in name
             if packet in flop_registry:
                 self.current.product_elements += sum(leaf.numel() for leaf in written.values())
-                self.current.flop[name] += flop_registry[packet](*args, **(kwargs or {}), out_val=output)
+                flop = flop_registry[packet](*args, **(kwargs or {}), out_val=output)
+                self.current.flop[name] += flop
+                self.current.conv3x3_flop += flop * _plain_3x3(name, args)
                 for gemm, often in _gemms(name, args, output):
                     self.current.gemms[gemm] += often
             return output

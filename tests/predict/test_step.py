@@ -308,3 +308,20 @@ def test_a_shard_group_of_all_ranks_is_no_group():
         said = at(64.0, micro_batch=1, sharding=float(sharding), shard_group=64.0)
         unsaid = at(64.0, micro_batch=1, sharding=float(sharding))
         assert step(LLAMA, H100, said, textbook()).time_s == step(LLAMA, H100, unsaid, textbook()).time_s
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "factor"),
+    [
+        ("dgx-a100", "fp32", 1 - 0.992 * (1 - 16 / 36)),  # plain cores: Winograd
+        ("dgx-a100", "tf32", 1.0),  # tensor cores multiply directly
+        ("dgx-a100", "bf16", 1.0),
+        ("tpu-v4-pod", "fp32", 1.0),  # no such library known
+    ],
+)
+def test_3x3_convolutions_need_fewer_multiplications_in_32_bit(cluster, precision, factor):
+    """A quiet machine without memory limits takes the time of the multiplications that are left."""
+    ops = replace(ops_of("vgg16"), other_traffic=np.zeros(()))
+    mach, one = machine_of(cluster, precision), at(1.0, batch=8.0)
+    direct = float(ops.other_flop) * 3 * 8 / float(mach.peak_flop_per_s)
+    assert float(micro_batch(ops, mach, one, quiet()).other) == pytest.approx(direct * factor)

@@ -115,6 +115,8 @@ CASES = {
     "more logits than words": Bad("workloads", ("source: test", "vocab: 100\nprojected_vocab: 200"), 7, 18, "S010", "projected_vocab 200 exceeds vocab 100"),
     "logits of no words": Bad("workloads", ("source: test", "projected_vocab: 200"), 6, 18, "S010", "projected_vocab needs a vocab"),
     "memory of what has no segments": Bad("workloads", ("source: test", "memory_len: 192"), 6, 13, "S010", "memory_len is modelled for decoders"),
+    "windows of no size": Bad("workloads", ("source: test", "window_layers: 2"), 6, 16, "S010", "window_layers needs an attention_window"),
+    "more windows than layers": Bad("workloads", ("source: test", "layers: 4\nattention_window: 128\nwindow_layers: 5"), 8, 16, "S010", "window_layers 5 exceeds the 4 layers"),
     "peer access that is neither": Bad("accelerators", ("source: test", "peer_access: some"), 5, 14, "S005", "expected true or false"),
     "more experts than there are": Bad("workloads", ("source: test", "experts: 4\ntop_k: 8"), 7, 8, "S010", "top_k 8 exceeds the 4 experts"),
     "negative layers": Bad("workloads", ("source: test", "layers: -3"), 6, 9, "S007", "must be at least 1, got -3"),

@@ -415,6 +415,27 @@ def test_a_point_that_its_source_does_not_describe_is_read_from_the_scripts(
     assert corpus.corrected == {"one": "the script says so"}
 
 
+def test_documents_of_a_packed_sequence_are_a_column_or_a_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "github.com/somebody/else"
+    folder = benchmark(tmp_path / "d", address)
+    whole = resolve(read_corpus(folder), Catalog.default()).observations.ops.attention_flop
+    one = Correction(address, "*", "k=16", "document_len", "", "48", "the script packs")
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (one,))
+    corpus = read_corpus(folder)
+    assert corpus.corrected == {"one": "the script packs"}
+    packed = resolve(corpus, Catalog.default()).observations.ops.attention_flop
+    assert (packed / whole).tolist() == [1.0, 1.0, 48 / 192, 1.0]
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: ())
+    lines = POINTS.splitlines()
+    (folder / "points.csv").write_text(
+        "\n".join([lines[0] + ",document_len", *(line + ",96" for line in lines[1:])])
+    )
+    stated = resolve(read_corpus(folder), Catalog.default()).observations.ops.attention_flop
+    assert (stated / whole).tolist() == [0.5] * 4
+
+
 def test_a_time_stands_for_the_tokens_that_it_was_stated_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -550,6 +550,23 @@ def test_sequence_is_a_choice_where_the_model_reads_more() -> None:
     assert parse_config(json.dumps(config), seq_len=2048).fields["seq_len"] == 2048
 
 
+@pytest.mark.parametrize(
+    ("name", "stated", "window", "layers"),
+    [
+        ("gemma-2-9b", {}, 4096, 21),  # every second layer
+        ("gemma-3-1b", {}, 512, 22),  # all but every sixth
+        ("gemma-3-1b", {"sliding_window_pattern": 2}, 512, 13),
+        ("gpt-oss-20b", {"sliding_window": 128, "layer_types": ["sliding_attention"] * 5}, 128, 5),
+        ("gpt-oss-20b", {}, None, None),
+        ("llama-3.1-8b", {"sliding_window": 4096}, None, None),  # an entry that this family does not read
+    ],
+)
+def test_layers_with_a_window(name: str, stated: dict[str, object], window: int, layers: int) -> None:
+    found = parse_config(json.dumps(CONFIGS[name][0] | stated))
+    assert (found.fields.get("attention_window"), found.fields.get("window_layers")) == (window, layers)
+    assert ("counted as full attention" in " ".join(found.remarks)) == (name == "gpt-oss-20b" and not stated)
+
+
 def test_name_comes_from_file_hub_path_or_size(tmp_path: Path) -> None:
     config, _ = CONFIGS["gpt2"]
     assert parse_config(json.dumps(config)).fields["name"] == "gpt2-124m"

@@ -154,3 +154,34 @@ def test_masked_language_models_project_masked_tokens_only() -> None:
 
     assert logits("decoder-transformer") == 512 * 1000
     assert logits("encoder-transformer") == pytest.approx(80 * 1000, rel=0.01)
+
+
+def test_share_of_3x3_convolutions_of_resnet_50():
+    """Layer by layer: bottlenecks of 3, 4, 6 and 3 blocks, the stride in the first 3x3 of a stage (v1.5)."""
+    rows = ((56, 64, 3), (28, 128, 3), (14, 256, 5), (7, 512, 2))  # side, width, blocks of stride 1
+    flop = sum(2 * 9 * width**2 * side**2 * blocks for side, width, blocks in rows)
+    ops = operations(CATALOG.get("workloads", "resnet50"))
+    assert float(ops.conv3x3_flop) == pytest.approx(flop, rel=2e-3)
+    assert float(ops.conv3x3_flop) < float(ops.other_flop)
+
+
+@pytest.mark.parametrize(
+    ("stated", "share"),
+    [
+        ({"document_len": 512}, 1 / 16),  # 16 documents of 512: 16 squares of 1/256
+        ({"document_len": 100_000}, 1.0),
+        ({"attention_window": 2048}, 2 / 4 - 1 / 16),  # a causal band less the corner that is not there
+        ({"attention_window": 2048, "window_layers": 16}, (1 + 2 / 4 - 1 / 16) / 2),
+        ({"attention_window": 512, "document_len": 512}, 1 / 16),  # a window as wide as its document
+        ({"attention_window": 2048, "causal": False}, 2 * 1 / 4),  # both ways: no mask halves it
+    ],
+)
+def test_documents_and_windows_leave_a_share_of_attention(stated: dict[str, object], share: float) -> None:
+    """8,192 tokens of Llama 3 8B; kernels without fused attention compute what they mask, so much more."""
+    workload = CATALOG.get("workloads", "llama3-8b")
+    whole, less = operations(workload, 8192), operations(workload.model_copy(update=stated), 8192)
+    assert float(less.attention_flop) == pytest.approx(share * float(whole.attention_flop))
+    assert float(less.attention_flop * (1 + less.masked)) == pytest.approx(
+        float(whole.attention_flop * (1 + whole.masked))
+    )
+    assert float(less.score_elements) == float(whole.score_elements)

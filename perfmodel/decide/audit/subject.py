@@ -9,11 +9,8 @@ import numpy as np
 
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.workload import Workload
-from perfmodel.workloads.operations import TRANSFORMER_KINDS, operations
+from perfmodel.workloads.operations import FAST_CONVOLUTION, TRANSFORMER_KINDS, operations
 
-# Winograd's F(2x2, 3x3) needs 16 multiplications where the direct convolution needs 36 (Lavin & Gray,
-# arXiv:1509.09308, sec. 4.1): the count that a convolution really needs may be smaller by this factor.
-FAST_CONVOLUTION = 2.25
 CONVOLUTIONAL = frozenset({"convnet", "detection", "segmentation", "diffusion", "speech", "tts", "generic"})
 # Encoders are fed padded sequences; an implementation may skip the padding. MLPerf BERT's real tokens are about
 # half of 512, SQuAD's about 0.45 of 384: no public set falls below this share.
