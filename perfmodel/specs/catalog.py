@@ -252,21 +252,39 @@ class Catalog:
 
     def mentioning(self, kind: str, text: str) -> list[str]:
         """Names of the entries whose file holds a text: a look at it spares the reading of files that cannot match."""
-        return [
-            name
-            for name, paths in sorted(self.files(kind).items())
-            if text in paths[0].read_text(encoding="utf-8", errors="replace")
-        ]
+        return [name for name, paths in sorted(self.files(kind).items()) if text in _text_of(paths[0])]
 
 
 def _tree_of(path: Path) -> Tree:
     """The file as it is now; what another catalogue of this process read of the same file is not parsed again."""
+    state = _state(path)
+    return (
+        read_file(path, shown=display(path))
+        if state is None
+        else _parsed(path.resolve(), display(path), state)
+    )
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes when the file does; None where there is none."""
     try:
         found = path.stat()
     except OSError:
-        return read_file(path, shown=display(path))
-    state = (found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
-    return _parsed(path.resolve(), display(path), state)
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size
+
+
+def _text_of(path: Path) -> str:
+    """The text of the file as it is now, whatever it is."""
+    state = _state(path)
+    return _text(path, None) if state is None else _kept_text(path.absolute(), state)
+
+
+def _text(path: Path, state: tuple[int, ...] | None) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+_kept_text = lru_cache(maxsize=4096)(_text)
 
 
 @lru_cache(maxsize=4096)

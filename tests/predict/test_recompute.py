@@ -16,6 +16,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout
 
+CATALOG = Catalog.default()
 SHARES = (0.0, 0.01, 0.049, 0.05, 0.051, 0.2, 0.49, 0.5, 0.51, 0.8, 0.99, 1.0)
 JOB = """workload: {workload}
 cluster: dgx-h100
@@ -28,7 +29,7 @@ layout: {{{layout}, micro_batch: 1, recompute: {recompute}}}
 def job(folder: Path, recompute: str, workload: str = "llama3-8b", layout: str = "tp: 2"):
     path = folder / "job.yaml"
     path.write_text(JOB.format(workload=workload, layout=layout, recompute=recompute))
-    return load_job(path, catalog=Catalog.default())
+    return load_job(path, catalog=CATALOG)
 
 
 def found(read):
