@@ -311,7 +311,7 @@ def _attended(w: Workload, tokens: float, layers: float, causal: bool) -> float:
     Of t tokens, in documents of d <= t: d/t. A causal window of v <= d tokens leaves 2 v/d - (v/d)^2 of a document, one
     that looks both ways v/d.
 
-    >>> packed = Workload(kind="decoder-transformer", params=1, layers=1, hidden=1, heads=1, vocab=1, document_len=64)
+    >>> packed = Workload(name="x", kind="decoder-transformer", params=1, layers=1, hidden=1, heads=1, vocab=1, document_len=64)
     >>> _attended(packed, 256.0, 1.0, True), _attended(packed, 32.0, 1.0, True)
     (0.25, 1.0)
     """

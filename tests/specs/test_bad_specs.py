@@ -131,7 +131,7 @@ CASES = {
     "strong with a batch per accelerator": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nregime: strong\nbatch_per_accelerator: 8\n"), 4, 24, "S010", "strong scaling fixes global_batch"),
     "tp does not divide the heads": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nlayout: {tp: 3}\n"), 3, 14, "S010", "tp 3 does not divide the 32 heads"),
     "a shard group that divides nothing": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nk: 8\nlayout: {sharding: zero1, shard_group: 3}\n"), 4, 40, "S010", "shard_group 3 does not divide the 8 ranks that share weights at K = 8"),
-    "tp exceeds every K": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nk: 4\nlayout: {tp: 8}\n"), 4, 14, "S010", "tp*pp*cp = 8 fits no K from 4"),
+    "tp exceeds every K": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nk: 4\nlayout: {tp: 8}\n"), 4, 14, "S010", "tp*pp*cp = 8 does not fit K = 4"),
     "more stages than layers": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nlayout: {pp: 64}\n"), 3, 14, "S010", "exceeds the 32 layers"),
     "experts that are not there": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nlayout: {ep: 4}\n"), 3, 14, "S010", "has no experts to spread"),
     "interleaving without a pipeline": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nlayout: {vpp: 4}\n"), 3, 15, "S010", "vpp 4 needs a pipeline"),
