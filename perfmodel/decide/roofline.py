@@ -94,8 +94,17 @@ def _result(job: Job, found: Curve) -> dict[str, Any]:
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, good, strict=True)],
         "answer": _sentence(found, rows, reached / float(machine.peak_flop_per_s)),
-        "notes": [note for note in job.notes if not note.startswith("price")],
+        "notes": [note for note in job.notes if not note.startswith("price")] + _saved(found),
     }  # fmt: skip
+
+
+def _saved(found: Curve) -> list[str]:
+    """Why the counted rate may exceed the peak."""
+    if not np.any(found.setup.machine.fast_convolutions * found.setup.operations.conv3x3_flop):
+        return []
+    return [
+        "3x3 convolutions in 32 bit take fewer multiplications than are counted (Winograd): the model rate may exceed the peak"
+    ]
 
 
 def _row(
