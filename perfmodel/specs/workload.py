@@ -38,6 +38,7 @@ TRANSFORMER_KINDS = frozenset(
     }
 )
 MEMORY_KINDS = frozenset({"decoder-transformer", "moe-transformer"})  # may look at the segment before
+TWO_TOWERS = frozenset({"encoder-decoder-transformer"})
 Flop = Annotated[float, Quantity("FLOP", most="1000000 ZFLOP", bare=True)]
 Bytes = Annotated[float, Quantity("B", most="1000 PB", bare=True)]
 
@@ -160,6 +161,7 @@ class Workload(Record):
                 "S010", f"kv_heads {self.kv_heads} does not divide heads {self.heads}", at="kv_heads"
             )
         self._check_language()
+        self._check_counted()
         if self.experts and self.top_k and self.top_k > self.experts:
             raise problem("S010", f"top_k {self.top_k} exceeds the {self.experts} experts", at="top_k")
         if self.params and self.trainable_params and self.trainable_params > self.params:
@@ -188,10 +190,48 @@ class Workload(Record):
             raise problem(
                 "S010", f"window_layers {self.window_layers} exceeds the {layers} layers", at="window_layers"
             )
-        if self.memory_len and (self.kind not in MEMORY_KINDS or self.kv_lora_rank or self.q_lora_rank):
+        is_plain = not (self.kv_lora_rank or self.q_lora_rank or self.document_len or self.attention_window)
+        if self.memory_len and (self.kind not in MEMORY_KINDS or not is_plain):
             raise problem(
                 "S010",
                 "memory_len is modelled for decoders with plain attention only",
-                f"kind {' or '.join(sorted(MEMORY_KINDS))}, without latent attention",
+                f"kind {' or '.join(sorted(MEMORY_KINDS))}, without latent attention, documents or windows",
                 at="memory_len",
             )
+
+    def _check_counted(self) -> None:
+        """What only attention or only stated FLOP have: elsewhere it would be left out without a word."""
+        if self.is_counted and self.conv3x3_share:
+            raise problem(
+                "S010",
+                f"conv3x3_share is of stated FLOP; those of this {self.kind} are counted from its dimensions",
+                "leave it out",
+                at="conv3x3_share",
+            )
+        for key in ("document_len", "attention_window"):
+            if getattr(self, key) and not self.is_counted:
+                raise problem(
+                    "S010",
+                    f"{key} is for attention that is counted from dimensions; FLOP of this {self.kind} are not",
+                    "a transformer of layers and hidden, whose FLOP are not stated; else leave it out",
+                    at=key,
+                )
+        if self.attention_window and self.kind in TWO_TOWERS:
+            raise problem(
+                "S010",
+                "attention_window is modelled for one tower only, not for an encoder with a decoder",
+                "leave it out: full attention is counted",
+                at="attention_window",
+            )
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its FLOP come from the dimensions of a transformer rather than from a number in the spec."""
+        return bool(
+            self.kind in TRANSFORMER_KINDS
+            and self.layers
+            and self.hidden
+            and not self.flop_per_sample
+            and self.sample != "token"  # its FLOP are stated per token: there is no sequence to build
+            and (self.kind != "vision-transformer" or self.seq_len)
+        )

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.workload import TRANSFORMER_KINDS as TRANSFORMER_KINDS
-from perfmodel.specs.workload import Workload
+from perfmodel.specs.workload import TWO_TOWERS, Workload
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,6 @@ class Split(IntEnum):
     EXPERT = 3  # experts spread over ep ranks, tokens routed
 
 
-TWO_TOWERS = frozenset({"encoder-decoder-transformer"})
 LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-mamba-transformer"})
 
 # Bytes read and written by norms, residuals and dropouts per token and hidden unit in 16 bit, and by the
@@ -179,15 +178,7 @@ class _Slots:
 
 def operations(workload: Workload, seq_len: int | None = None) -> Operations:
     """Operations of one sample of `workload` at `seq_len` (the workload's own when not given)."""
-    is_counted = bool(
-        workload.kind in TRANSFORMER_KINDS
-        and workload.layers
-        and workload.hidden
-        and not workload.flop_per_sample
-        and workload.sample != "token"  # its FLOP are stated per token: there is no sequence to build
-        and (workload.kind != "vision-transformer" or workload.seq_len)
-    )
-    return _transformer(workload, seq_len) if is_counted else _generic(workload)
+    return _transformer(workload, seq_len) if workload.is_counted else _generic(workload)
 
 
 def _number(value: Any, default: float = 0.0) -> float:
