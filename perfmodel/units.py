@@ -21,6 +21,17 @@ BINARY = {f"{symbol}i": Fraction(2) ** (10 * (n + 1)) for n, symbol in enumerate
 SMALL = {symbol: Fraction(1, 10 ** (3 * (n + 1))) for n, symbol in enumerate("munp")}
 
 
+def plain_number(text: str) -> float:
+    """The number of a cell. float() also takes groups of digits, and digits of any script: both are slips in a table.
+
+    >>> plain_number("1.5e3")
+    1500.0
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"not a number: {text!r}")
+    return float(text)
+
+
 @dataclass(frozen=True)
 class _Unit:
     dimension: str

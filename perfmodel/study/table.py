@@ -20,6 +20,7 @@ from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma,
 from perfmodel.files import read_bytes
 from perfmodel.models.laws import Array
 from perfmodel.specs.ranges import MAX_K
+from perfmodel.units import plain_number
 
 PARTS = ("compute_s", "communication_s", "idle_s", "io_s")
 REQUIRED_PARTS = PARTS[:3]
@@ -359,9 +360,7 @@ def _value(column: str, text: str) -> tuple[float, tuple[str, str, str | None] |
             return np.nan, None
         return np.nan, ("T004", "an empty cell", None)
     try:
-        if "_" in text or not text.isascii():  # float() takes groups of digits, and digits of any script
-            raise ValueError
-        value = float(text)
+        value = plain_number(text)
     except ValueError:
         if has_comma(text):
             return np.nan, ("T004", "a comma in the number", COMMA_HELP)

@@ -17,6 +17,7 @@ from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.precisions import PRECISIONS
 from perfmodel.specs.refusals import refusal
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
+from perfmodel.units import plain_number
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
@@ -120,7 +121,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
             data[column] = cell
         else:
             try:
-                number = float(cell)
+                number = plain_number(cell)
             except ValueError:
                 number = np.nan
             if np.isfinite(number):
@@ -242,7 +243,7 @@ def recomputed(text: str) -> Recompute | None:
         if text == word:
             return word
     try:
-        share = float(text)
+        share = plain_number(text)
     except ValueError:
         return None
     return share if 0.0 <= share <= 1.0 else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from perfmodel.errors import COMMA_HELP, Problem, has_comma
 from perfmodel.files import read_bytes
+from perfmodel.units import plain_number
 
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
@@ -217,7 +218,7 @@ def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
             found[column] = None
             continue
         try:
-            value = float(cell)
+            value = plain_number(cell)
         except ValueError:
             value = np.nan
         whole, least, most = column in _WHOLE, _LEAST.get(column, 0.0), _MOST[column]

@@ -205,6 +205,9 @@ def test_a_sweep_is_not_counted_as_a_family(folder: Folder) -> None:
         ("families", ",8,nvswitch-2", ",1000000,nvswitch-2", 'families.csv:2 accelerators_per_node is "1000000": more than 4096'),
         ("families", "fsdp,,strong", "fsdp,2.5,strong", 'families.csv:3 shard_group is "2.5": not a positive whole number'),
         ("points", "4,16,512,4096", "4,16,512,0.5", 'points.csv:6 seq_len is "0.5": less than 1'),
+        ("points", "4,16,512,4096", "4,16,512,٤٠٩٦", 'points.csv:6 seq_len is "٤٠٩٦": not a positive number'),
+        ("points", "4,16,512,4096", "4,16,512,4_096", 'points.csv:6 seq_len is "4_096": not a positive number'),
+        ("workloads", "3000000000", "3_000_000_000", 'workloads.csv:2 params is "3_000_000_000": not a number'),
         ("points", "4,16,512,4096", "4,16,512,1e9", 'points.csv:6 seq_len is "1e9": more than 1e+08'),
     ],
 )  # fmt: skip
