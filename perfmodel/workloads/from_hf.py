@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.files import read_bytes
+from perfmodel.specs.refusals import refusal
+from perfmodel.specs.workload import Workload
 from perfmodel.workloads.hf_families import FAMILIES, Family
 from perfmodel.workloads.parameters import Dimensions, ParameterCount, count
 from perfmodel.workloads.text import size_name, slug
@@ -43,9 +47,9 @@ class _Config:
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            what = (
-                f'"{key}" is missing' if value is None else f'"{key}" must be a whole number, not {value!r}'
-            )
+            is_negative = type(value) is int
+            wanted = "at least 0" if is_negative else "a whole number"
+            what = f'"{key}" is missing' if value is None else f'"{key}" must be {wanted}, not {value!r}'
             self.note("W102", what, key)
             return 1
         return value
@@ -103,25 +107,41 @@ def parse_config(
     except ZeroDivisionError:
         dimensions = Dimensions(hidden=1)
         config.note("W102", '"num_attention_heads" must not be 0', "num_attention_heads")
-    window = family.window(config, dimensions.attention_layers)
+    window = {} if config.problems else family.window(config, dimensions.attention_layers)
+    longest = config.integer(family.positions) if config.get(family.positions) is not None else None
     if config.problems:
         raise SpecError(config.problems)
     parameters = count(dimensions)
-    longest = config.get(family.positions)
     remarks = [family.note] if family.note else []
     if family.window_every > 1 and not window:
         remarks.append("no sliding_window is stated: layers that have one are counted as full attention")
+    if config.get("use_sliding_window") is True and not window:
+        remarks.append(
+            "use_sliding_window is not read: layers that have a window are counted as full attention"
+        )
     if nested:
         remarks.append("the text model alone: other towers are not counted")
     tokens = seq_len
-    if tokens is None and isinstance(longest, int):
+    if tokens is None and longest is not None:
         tokens = min(longest, LONGEST_DEFAULT)
         if longest > tokens:
             remarks.append(f"seq_len is a choice: the model reads up to {longest} tokens")
     found = _hub_name(outer) or f"{family_name}-{size_name(parameters.total)}"
     fields = workload_fields(dimensions, parameters, family, seq_len=tokens) | window
     fields = {"name": name or slug(found), **fields, "source": f"config.json of model type {family_name}"}
+    _check(fields, config)
     return HfWorkload(fields, parameters, tuple(remarks))
+
+
+def _check(fields: Mapping[str, Any], config: _Config) -> None:
+    """Refuse what no verb would take: sizes of 0, or more than any model has."""
+    try:
+        Workload.model_validate(dict(fields))
+    except ValidationError as error:
+        for item in error.errors():
+            field = ".".join(str(part) for part in item["loc"])
+            config.note("W102", f"makes no workload: {field + ': ' if field else ''}{refusal(item)[0]}")
+        raise SpecError(config.problems) from error
 
 
 def workload_fields(

@@ -23,6 +23,15 @@ class Config(Protocol):
     def get(self, key: str) -> Any: ...
 
 
+class NotingConfig(Config, Protocol):
+    """One that takes note of a key's other faults too."""
+
+    def note(self, code: str, message: str, key: str | None = None, help: str | None = None) -> None: ...
+
+
+WINDOWED, FULL = "sliding_attention", "full_attention"
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """One architecture: the workload kind it makes and how its config is read."""
@@ -33,16 +42,25 @@ class Family:
     note: str = ""
     window_every: int = 0  # of so many layers all but one have the window, or each where it is 1; 0: none has
 
-    def window(self, c: Config, layers: int) -> dict[str, int]:
+    def window(self, c: NotingConfig, layers: int) -> dict[str, int]:
         """Tokens that windowed layers look back, and how many layers these are."""
-        tokens = c.integer("sliding_window", 0) if c.get("sliding_window") is not None else 0
-        if not self.window_every or not tokens:
+        tokens = c.integer("sliding_window", 0) if self.window_every else 0
+        if not tokens:
             return {}
         types, every = c.get("layer_types"), c.integer("sliding_window_pattern", self.window_every)
-        if isinstance(types, list):
-            windowed = types.count("sliding_attention")
-        else:
+        if types is None:
+            if every == 0:
+                c.note("W102", '"sliding_window_pattern" must be at least 1, not 0', "sliding_window_pattern")
+                return {}
             windowed = layers if every == 1 else layers - layers // every
+        elif (
+            isinstance(types, list) and len(types) == layers and all(one in (WINDOWED, FULL) for one in types)
+        ):
+            windowed = types.count(WINDOWED)
+        else:
+            wanted = f'"layer_types" must name {WINDOWED} or {FULL} for each of the {layers} layers'
+            c.note("W102", wanted, "layer_types")
+            return {}
         return {"attention_window": tokens, "window_layers": windowed}
 
 
@@ -354,7 +372,7 @@ _CHUNKS = "chunked layers are counted as full attention"
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(DECODER, _llama),
     "mistral": Family(DECODER, _decoder, window_every=1),
-    "mixtral": Family(MOE, _mixtral),
+    "mixtral": Family(MOE, _mixtral, window_every=1),
     "qwen2": Family(DECODER, _qwen2),
     "qwen3": Family(DECODER, _qwen3),
     "qwen2_moe": Family(MOE, _qwen2_moe),
@@ -364,7 +382,7 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3_text": Family(DECODER, _gemma3, window_every=6),
     "phi": Family(DECODER, _phi),
     "phi3": Family(DECODER, _decoder, window_every=1),
-    "phimoe": Family(MOE, _phimoe),
+    "phimoe": Family(MOE, _phimoe, window_every=1),
     "olmo2": Family(DECODER, _olmo2),
     "gpt2": Family(DECODER, _gpt2, positions="n_positions"),
     "gptj": Family(DECODER, _gptj, positions="n_positions"),

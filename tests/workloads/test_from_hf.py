@@ -556,7 +556,13 @@ def test_sequence_is_a_choice_where_the_model_reads_more() -> None:
         ("gemma-2-9b", {}, 4096, 21),  # every second layer
         ("gemma-3-1b", {}, 512, 22),  # all but every sixth
         ("gemma-3-1b", {"sliding_window_pattern": 2}, 512, 13),
-        ("gpt-oss-20b", {"sliding_window": 128, "layer_types": ["sliding_attention"] * 5}, 128, 5),
+        (
+            "gpt-oss-20b",
+            {"sliding_window": 128, "layer_types": ["sliding_attention"] * 5 + ["full_attention"] * 19},
+            128,
+            5,
+        ),
+        ("mixtral-8x7b-v0.1", {"sliding_window": 4096}, 4096, 32),
         ("gpt-oss-20b", {}, None, None),
         ("llama-3.1-8b", {"sliding_window": 4096}, None, None),  # an entry that this family does not read
     ],

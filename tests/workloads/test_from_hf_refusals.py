@@ -73,3 +73,40 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SpecError, match="not a text file"):
         read_config(binary)
+
+
+GEMMA3 = {"model_type": "gemma3_text", "num_hidden_layers": 4, "sliding_window": 512}
+KINDS = '"layer_types" must name sliding_attention or full_attention for each of the 4 layers'
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"sliding_window": -1}, '"sliding_window" must be at least 0, not -1'),
+        ({"sliding_window": True}, '"sliding_window" must be a whole number, not True'),
+        ({"sliding_window": 10**30}, f"makes no workload: attention_window: must be at most 1e+15, got {10**30}"),
+        ({"sliding_window_pattern": 0}, '"sliding_window_pattern" must be at least 1, not 0'),
+        ({"layer_types": "sliding_attention"}, KINDS),
+        ({"layer_types": ["sliding_attention"] * 5}, KINDS),
+        ({"layer_types": ["sliding_attention"] * 3}, KINDS),
+        ({"layer_types": [1, 2, 3, 4]}, KINDS),
+        ({"layer_types": [["a"], {}, None, 4]}, KINDS),
+        ({"num_hidden_layers": 0}, "makes no workload: layers: must be at least 1, got 0"),
+        ({"max_position_embeddings": -5}, '"max_position_embeddings" must be at least 0, not -5'),
+        ({"max_position_embeddings": "4096"}, "\"max_position_embeddings\" must be a whole number, not '4096'"),
+    ],
+)  # fmt: skip
+def test_a_size_that_cannot_be_is_refused_once(stated: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_config(json.dumps(GEMMA3 | stated))
+    assert [problem.message for problem in caught.value.problems] == [said]
+
+
+def test_windows_that_are_not_read_are_told() -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 256}
+    config = {"model_type": "qwen2", "vocab_size": 100, **sizes, "sliding_window": 512}
+    assert parse_config(json.dumps(config)).remarks == ()
+    told = parse_config(json.dumps(config | {"use_sliding_window": True})).remarks
+    assert told == (
+        "use_sliding_window is not read: layers that have a window are counted as full attention",
+    )
