@@ -87,6 +87,13 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
         if (how := contradiction(point, corpus.families[point.text["family"]]))
     ] + repeated(graded)
     known, workloads, unresolved = _known_families(corpus, catalog)
+    contradicted += [
+        (point, f"document_len is stated, and no attention of {name} is counted")
+        for point in graded
+        if point.number["document_len"] is not None
+        and point.text["family"] in known
+        and not workloads[name := known[point.text["family"]].text["workload"]].is_counted
+    ]
     refused = {point.line for point, _ in contradicted}
     scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
     labelled, points, batchless = batchless_apart(known, scored)
