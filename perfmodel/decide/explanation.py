@@ -14,7 +14,7 @@ from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.decide.terms import TERMS
 from perfmodel.predict.bands import NINETY
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.predict.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS
+from perfmodel.predict.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS, nudged
 from perfmodel.predict.compute import micro_batch
 from perfmodel.predict.curve import Curve, coefficients, sensitivities
 from perfmodel.predict.step import step
@@ -73,7 +73,8 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
     known = facts(job, found, 0)
     slopes = _slopes(found, point)
     shown = exchanges(point)
-    rows = [_term(found, name, time, known, slopes) for name in found.parts]
+    still = _unmoved(found, point)
+    rows = [_term(found, name, time, known, slopes, still[name]) for name in found.parts]
     return {
         "k": int(found.k[0]),
         "regime": job.regime,
@@ -134,15 +135,35 @@ def _slopes(found: Curve, point: Point) -> dict[str, float]:
     return {name: round(float(slope), 4) for name, slope in slopes.items()}
 
 
+def _unmoved(found: Curve, point: Point) -> dict[str, set[str]]:
+    """For each part of the step the beliefs and links that do not move it: an exchange inside a node has no network."""
+    c = coefficients(found.setup, nudged(found.logs[:, None]), found.k)
+    rows = (len(NAMES) + 1, found.k.size)
+    moved = step(point.ops, point.machine, point.at, c).parts
+    still: dict[str, set[str]] = {}
+    for part, values in moved.items():
+        seconds = np.broadcast_to(values, rows)[:, 0]
+        still[part] = {name for name, value in zip(NAMES, seconds[:-1], strict=True) if value == seconds[-1]}
+    centre = step(point.ops, point.machine, point.at, point.c).parts
+    for name, fields in MACHINE_FIELDS.items():
+        faster = {field: getattr(point.machine, field) * np.exp(DIFFERENCE) for field in fields}
+        parts = step(point.ops, replace(point.machine, **faster), point.at, point.c).parts
+        for part, values in parts.items():
+            if np.array_equal(values, centre[part]):
+                still[part].add(name)
+    return still
+
+
 def _term(
-    found: Curve, name: str, time: float, known: dict[str, Fact], slopes: dict[str, float]
+    found: Curve, name: str, time: float, known: dict[str, Fact], slopes: dict[str, float], still: set[str]
 ) -> dict[str, Any]:
     """One row: time, share, formula, its inputs, and the inputs that it answers to most."""
     term = TERMS[name]
     seconds = float(found.parts[name][0])
     inputs = [_fact(key, known[key], slopes.get(key)) for key in term.facts]
     inputs += [_belief(found, key, slopes[key]) for key in term.beliefs]
-    strongest = sorted((*term.facts, *term.beliefs), key=lambda key: -abs(slopes.get(key, 0.0)))
+    named = [key for key in (*term.facts, *term.beliefs) if key not in still]
+    strongest = sorted(named, key=lambda key: -abs(slopes.get(key, 0.0)))
     return {
         "name": name,
         "time_s": seconds,

@@ -105,6 +105,13 @@ def test_slopes_have_the_right_sign_and_size(pipelined):
     assert slopes["network bandwidth"] <= 0.0
 
 
+def test_a_term_answers_to_what_moves_it(pipelined):
+    """Tensor parallelism inside a node has nothing of the network that data parallelism waits for."""
+    strongest = {row["name"]: set(row["sensitivity"]) for row in pipelined.result["terms"]}
+    assert strongest["tensor_parallel"] == {"tp_exposed", "scale-up bandwidth", "up_efficiency"}
+    assert "network bandwidth" in strongest["data_parallel"]
+
+
 def test_collectives_of_a_pipelined_layout(pipelined):
     rows = {row["name"]: row for row in pipelined.result["collectives"]}
     assert set(rows) == {"tensor parallel", "data parallel", "pipeline messages"}
