@@ -105,9 +105,10 @@ def test_slopes_have_the_right_sign_and_size(pipelined):
     assert slopes["network bandwidth"] <= 0.0
 
 
-def test_a_term_answers_to_what_moves_it(pipelined):
+def test_a_term_answers_to_what_moves_it():
     """Tensor parallelism inside a node has nothing of the network that data parallelism waits for."""
-    strongest = {row["name"]: set(row["sensitivity"]) for row in pipelined.result["terms"]}
+    found = explain(job(k=256, global_batch=128, layout={"tp": 2}))
+    strongest = {row["name"]: set(row["sensitivity"]) for row in found.result["terms"]}
     assert strongest["tensor_parallel"] == {"tp_exposed", "scale-up bandwidth", "up_efficiency"}
     assert "network bandwidth" in strongest["data_parallel"]
 
