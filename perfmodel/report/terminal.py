@@ -119,7 +119,7 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
     console.print(grid, highlight=False)
     if table.note:
         console.print(escape(prose(table.note, console)), highlight=False, style="dim")
-    dropped = [head.title for i, head in enumerate(heads) if i not in widths]
+    dropped = [head.title for i, head in enumerate(heads) if i not in widths and _says(table, i)]
     if dropped:
         words = f"more columns with --format {fuller}: {', '.join(dropped)}"
         console.print(escape(prose(words, console)), highlight=False, style="dim")
@@ -128,7 +128,7 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
 def fit_columns(table: Table, width: int) -> dict[int, int]:
     """The width of each column that is shown, by index; columns go by priority until the rest fits.
 
-    A number is never broken. Text may wrap between words; headings always may.
+    One without a single value goes first: dashes would take the place of another that has some. A number is never broken. Text may wrap between words; headings always may.
     """
     least: dict[int, int] = {}
     most: dict[int, int] = {}
@@ -144,7 +144,9 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
             words = max((len(w) for c in cells for w in c.split()), default=1)
             prose = 24 if longest > 40 else 12
             least[i] = max(word, min(longest, max(prose, min(words, 24))))
-    kept = dict(least)
+    kept = {i: size for i, size in least.items() if _says(table, i)}
+    if any(head.priority == 0 and i not in kept for i, head in enumerate(table.heads)):
+        kept = dict(least)  # nothing could be predicted: the dashes are the answer
 
     def total(columns: dict[int, int]) -> int:
         return sum(columns.values()) + 2 * (len(columns) - 1)
@@ -163,6 +165,11 @@ def fit_columns(table: Table, width: int) -> dict[int, int]:
         if total(kept) > width and not text.numeric(table.values(i)):
             kept[i] = max(6, kept[i] - (total(kept) - width))
     return kept
+
+
+def _says(table: Table, index: int) -> bool:
+    """Whether a column has a value in some row; one of no rows at all is as it is."""
+    return not table.rows or any(value is not None for value in table.values(index))
 
 
 def _go_together(one: Column, other: Column) -> bool:

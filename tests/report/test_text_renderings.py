@@ -294,6 +294,18 @@ def test_a_band_takes_the_unit_of_what_it_lies_around():
     assert [heading for heading, _ in text.table_text(table)] == ["time [s]", "low [s]", "spare [ms]"]
 
 
+def test_a_column_of_no_values_gives_its_place_to_others():
+    """Nor is it promised in another format; where what is always shown is empty too, all are as they were."""
+    columns = [Column("K", "", 0), Column("time", "s", 0), Column("cost", "USD", 2), Column("CO2", "g", 6)]
+    table = Table("t", columns, [[1, 9.0, 2.0, None], [2, 5.0, 4.0, None]])
+    assert list(terminal.fit_columns(table, 80)) == [0, 1, 2]
+    for rows in ([], [[1, None, None, None]]):
+        assert list(terminal.fit_columns(Table("t", columns, rows), 80)) == [0, 1, 2, 3]
+    out = io.StringIO()
+    terminal.print_table(table, Console(file=out, width=80))
+    assert "CO2" not in out.getvalue()
+
+
 @pytest.mark.parametrize("width", range(24, 140, 4))
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_ends_of_a_band_are_shown_or_neither(kind, width, make):

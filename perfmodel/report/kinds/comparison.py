@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfmodel.report import text
@@ -22,7 +22,11 @@ from perfmodel.report.model import (
 )
 
 NOISE = 5e-4  # an effect below this is none in tables
-_COSTS = "Costs are of a million samples."
+
+
+def _costs(found: Iterable[Cell]) -> str:
+    """What costs are of, where there are any."""
+    return " Costs are of a million samples." if any(cost is not None for cost in found) else ""
 
 
 def title(envelope: Envelope) -> str:
@@ -110,10 +114,10 @@ def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Tab
     columns = [
         Column(f"K of {first}", "", 0, "k_a"),
         Column("time per sample", "s", 1, "time_a_s"),
-        Column("cost", "USD", 0, "cost_a_usd"),
+        Column("cost", "USD", 1, "cost_a_usd"),
         Column(f"K of {second} as fast", "", 0, "k_b"),
         Column("time per sample", "s", 1, "time_b_s", "time_a_s"),
-        Column("cost", "USD", 0, "cost_b_usd"),
+        Column("cost", "USD", 1, "cost_b_usd"),
     ]
     cells = [
         [
@@ -122,7 +126,8 @@ def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Tab
         ]
         for row in rows
     ]  # fmt: skip
-    note = f"The fewest accelerators on the ladder that are at least as fast; none where no K is. {_COSTS}"
+    note = "The fewest accelerators on the ladder that are at least as fast; none where no K is."
+    note += _costs(row[n] for row in cells for n in (2, 5))
     return [Table("Equal speed", columns, cells, note=note, role="breakdown")]
 
 
@@ -229,4 +234,5 @@ def _curves(result: Mapping[str, Any], first: str, second: str) -> Table:
         Column(f"cost, {first}", "USD", 2, unit_of=f"cost, {first}"),
         Column(f"cost, {second}", "USD", 2, unit_of=f"cost, {first}"),
     ]
-    return Table("Curves", columns, rows, note=f"Times are of one sample. {_COSTS}", role="breakdown")
+    note = "Times are of one sample." + _costs(cost for row in rows for cost in row[-2:])
+    return Table("Curves", columns, rows, note=note, role="breakdown")
