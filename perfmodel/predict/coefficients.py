@@ -104,7 +104,7 @@ class Coefficients:
         "generation framework kind",
         "1",
         "share of 3x3 convolutions in 32 bit whose multiplications a fast algorithm saves",
-        "Lavin & Gray 2016",
+        "the algorithm: Lavin & Gray 2016; how much of it runs: assumed",
     )
     cast_bytes: Array = _coefficient(
         2.3, 0.5, "generation", "B", "traffic per element of casting to 8 bit or less and back", _STEP

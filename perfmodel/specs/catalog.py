@@ -276,15 +276,12 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 def _text_of(path: Path) -> str:
     """The text of the file as it is now, whatever it is."""
-    state = _state(path)
-    return _text(path, None) if state is None else _kept_text(path.absolute(), state)
+    return _text(path.absolute(), _state(path))
 
 
+@lru_cache(maxsize=4096)
 def _text(path: Path, state: tuple[int, ...] | None) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-_kept_text = lru_cache(maxsize=4096)(_text)
 
 
 @lru_cache(maxsize=4096)

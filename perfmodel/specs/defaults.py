@@ -244,9 +244,8 @@ class Finisher:
             )
         in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
         whole = all(ranks <= in_node or ranks % in_node == 0 for ranks in shared)
-        if (
-            layout.sharding == "hsdp" and layout.shard_group is None and whole
-        ):  # of all ranks it would be fsdp
+        # A group of all ranks would be fsdp.
+        if layout.sharding == "hsdp" and layout.shard_group is None and whole:
             self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
             layout = layout.model_copy(update={"shard_group": in_node})
         if layout.sharding is None:
