@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from perfmodel.errors import Problem, SpecError, UsageError
@@ -92,6 +93,19 @@ class Finisher:
         )
         self.notes.append(f"framework {usual} is a default: nobody gave one, and others may be far slower")
         return usual
+
+    def _sharded_in_a_node(self, layout: Layout, shared: Sequence[int]) -> Layout:
+        """`hsdp` of which nobody gave the group: the ranks of a node, where they divide those that share weights."""
+        in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
+        uneven = [ranks for ranks in shared if ranks > in_node and ranks % in_node]
+        if uneven:  # a group of all ranks: fsdp by another name
+            self.notes.append(
+                f"hsdp shards over all ranks, as fsdp does: the {in_node} of a node do not divide the {uneven[0]} that "
+                f"share weights at K = {uneven[0] * layout.tp * layout.pp}; give a shard_group"
+            )
+            return layout
+        self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
+        return layout.model_copy(update={"shard_group": in_node})
 
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         self.problems.append(self.tree.mark_at(path).problem(code, message, help))
@@ -242,12 +256,13 @@ class Finisher:
                 f"shard_group {group} does not divide the {uneven[0]} ranks that share weights at "
                 f"K = {uneven[0] * layout.tp * layout.pp}",
             )
-        in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
-        whole = all(ranks <= in_node or ranks % in_node == 0 for ranks in shared)
-        # A group of all ranks would be fsdp.
-        if layout.sharding == "hsdp" and layout.shard_group is None and whole:
-            self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
-            layout = layout.model_copy(update={"shard_group": in_node})
+        if shared and group > max(shared):
+            self.notes.append(
+                f"shard_group {group} is more than the {max(shared)} ranks that share weights at K = {fits[-1]}: "
+                "they are one group"
+            )
+        if layout.sharding == "hsdp" and layout.shard_group is None:
+            layout = self._sharded_in_a_node(layout, shared)
         if layout.sharding is None:
             alone = (self.spec.sync_every or 1) > 1
             sharding = "zero1" if workload.kind in TRANSFORMER_KINDS and not alone else "ddp"

@@ -18,6 +18,8 @@ from perfmodel.specs.fields import Record
 from perfmodel.specs.hardware import Accelerator, Link, Node
 from perfmodel.units import format_quantity, unit_scale
 
+LONG = 100_000  # counts from here on are written in groups of three digits
+
 
 def details(catalog: Catalog, name: str, kind: str | None = None, *, today: datetime.date) -> Result:
     """One entry: every value with its origin, and figures derived from them."""
@@ -69,6 +71,10 @@ def _text(value: Any, dimension: str | None) -> str:
         return f"{value / float(unit_scale(binary)[1]):.6g} {binary}"
     if dimension is not None:
         return format_quantity(value, dimension, 6)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and value >= LONG:
+        return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

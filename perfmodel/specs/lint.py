@@ -75,6 +75,8 @@ def lint(path: Path, *, today: datetime.date) -> LintReport:
     else:
         files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
         folders = [path.parent] if path.name in KINDS else [path]
+        if not files:
+            raise UsageError(f"no spec files ({', '.join(sorted(SUFFIXES))}) below {path}", code="S012")
     holding = [folder for folder in folders if any((folder / kind).is_dir() for kind in KINDS)]
     catalog = Catalog(spec_folders(holding), ZOO)  # nothing is read before its turn to be checked
     found = [problem for file in files for problem in _check(file, path, catalog, today)]

@@ -47,6 +47,14 @@ def test_show_names_sources_and_figures(capsys: pytest.CaptureFixture[str]) -> N
     assert "measured" in out
 
 
+def test_show_writes_counts_and_answers_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(["catalog", "show", "llama3-8b", *TODAY], capsys)
+    assert re.search(r"^params +8,030,261,248 ", out, re.MULTILINE)
+    assert re.search(r"^vocab +128,256 ", out, re.MULTILINE)
+    assert re.search(r"^causal +yes ", out, re.MULTILINE)
+    assert re.search(r"^seq_len +8192 ", out, re.MULTILINE)
+
+
 def test_own_specs_by_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "mine.yaml").write_text("latency: 2 us\nbandwidth: 5 GB/s\n")
@@ -116,6 +124,8 @@ def test_lint_writes_a_file(folder: Path, tmp_path: Path, capsys: pytest.Capture
 def test_lint_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["catalog", "lint", str(tmp_path / "nowhere")]) == 2
     assert "no file or folder" in capsys.readouterr().err
+    assert main(["catalog", "lint", str(tmp_path)]) == 2
+    assert "no spec files (.yaml, .yml) below" in capsys.readouterr().err
     strange = tmp_path / "strange.yaml"
     strange.write_text("colour: blue\n")
     assert "cannot tell what this file declares" in out_of(["catalog", "lint", str(strange)], capsys, 2)

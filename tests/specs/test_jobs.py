@@ -289,6 +289,17 @@ def test_hybrid_sharding_is_in_a_node_where_nobody_says() -> None:
     given = load_job(None, overrides={**said, "layout": {"sharding": "hsdp", "shard_group": 2}})
     assert isinstance(given.layout, Layout)
     assert given.layout.shard_group == 2
+    assert not any("shard_group" in note for note in given.notes)
+
+
+def test_a_shard_group_that_is_all_ranks_is_told() -> None:
+    said = {"workload": "llama3-8b", "cluster": "dgx-h100", "k": [8, 12]}
+    uneven = load_job(None, overrides={**said, "layout": {"sharding": "hsdp"}})
+    assert isinstance(uneven.layout, Layout)
+    assert uneven.layout.shard_group is None
+    assert any("the 8 of a node do not divide the 12" in note for note in uneven.notes)
+    wide = load_job(None, overrides={**said, "layout": {"sharding": "fsdp", "shard_group": 64}})
+    assert any("shard_group 64 is more than the 12 ranks" in note for note in wide.notes)
 
 
 def test_one_k_and_one_accelerator_are_told_in_the_singular() -> None:
