@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from perfmodel.report import text
 
 _BARS = "▁▂▃▄▅▆▇█"
+NARROWEST_MARGIN = 7  # left of the axis: charts of few accelerators line up with each other
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -52,7 +53,11 @@ def curve(
     x_low, x_high = math.log2(min(x for x, _ in points)), math.log2(max(x for x, _ in points))
     y_low = math.log2(min(min(y for _, y in points), 2**x_low))
     y_high = math.log2(max(max(y for _, y in points), 2**x_high))
-    margin = 7
+    labels = {
+        r: text.number(2 ** (y_high - r / (height - 1) * (y_high - y_low)))
+        for r in (0, height // 2, height - 1)
+    }
+    margin = max(NARROWEST_MARGIN, 2 + max(map(len, labels.values())))
     columns = width - margin
 
     def column(x: float) -> int:
@@ -76,10 +81,7 @@ def curve(
             grid[row(2 ** (math.log2(y0) + part * (math.log2(y1) - math.log2(y0))))][c] = dot
     lines = []
     for r, cells in enumerate(grid):
-        label = ""
-        if r in (0, height - 1, height // 2):
-            label = text.number(2 ** (y_high - r / (height - 1) * (y_high - y_low)))
-        lines.append(f"{label:>{margin - 2}} |" + "".join(cells).rstrip())
+        lines.append(f"{labels.get(r, ''):>{margin - 2}} |" + "".join(cells).rstrip())
     axis = ["-"] * columns
     for letter, x in marks:
         if 2**x_low <= x <= 2**x_high:

@@ -31,6 +31,11 @@ def test_table_prints_ceilings_curves_and_the_inverse(law):
         assert text in " ".join(out.split())
 
 
+def test_times_too_small_for_four_decimals_keep_four_digits(law):
+    _, out, _ = law("amdahl", "--serial", "0", "-k", "1,3000000")
+    assert " 3.333e-07 " in out
+
+
 def test_usl(law):
     _, out, _ = law("usl", "--serial", "0.02", "--kappa", "0.0002", "-k", "1,70,4096", "--format", "json")
     curve = result(out)["curves"][0]

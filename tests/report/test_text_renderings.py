@@ -424,3 +424,11 @@ def test_a_plan_says_what_its_efficiencies_count_from(make, clusters, said):
 def test_a_prediction_says_what_its_efficiencies_count_from(make):
     curve = next(table for table in tables.tables(make["prediction"]()) if table.title == "Curve")
     assert "S and E count from K = " in curve.note
+
+
+def test_long_labels_do_not_push_the_axis():
+    lines = spark.curve([1, 1_000, 10_000_000], [1.0, 900.0, 9e6], width=60)
+    *rows, axis, ticks = lines
+    assert {line.index("|") for line in rows} == {axis.index("+")}
+    assert rows[0].startswith("10,000,000 |")
+    assert max(map(len, (axis, ticks))) <= 60

@@ -131,7 +131,10 @@ def label(curve: Mapping[str, Any]) -> str:
 
 
 def _four(value: Any) -> str | None:
-    return f"{value:.4f}" if isinstance(value, (int, float)) else None
+    """Four decimals, or four digits of what they would not show."""
+    if not isinstance(value, (int, float)):
+        return None
+    return f"{value:.4g}" if 0.0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
 def _whole(value: Any) -> int | None:
