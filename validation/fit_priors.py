@@ -9,6 +9,7 @@ again: the scatter between jobs, the trust in laws, bands and the odds of knees 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import replace
@@ -41,7 +42,7 @@ def main() -> None:
         population = replace(shipped_folds(), bands={})
         beliefs, folds = finish(resolved, population, replace(shipped_beliefs(), meta=meta), say)
     else:
-        fitted = fit_everything(resolved, meta=meta, say=say)
+        fitted = fit_everything(resolved, meta=meta, workers=os.cpu_count() or 1, say=say)
         beliefs, folds = fitted.beliefs, fitted.folds
     written: dict[str, Any] = {"folds.yaml": folds_to_mapping(folds), "step.yaml": to_mapping(beliefs)}
     folder = ROOT / "perfmodel" / "priors"

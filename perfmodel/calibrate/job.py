@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 # A belief whose spread shrank by less than this was not identified by the measurements.
 UNIDENTIFIED = 0.97
 CONFLICT = 2.0  # prior standard deviations
+DOUBTED = 0.5  # Student-t weight below which a row is doubted
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,13 @@ def calibrate(
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
         rows = _rows(setup, time_s, before_s, found, data.at)
-    mode, k, batch = "datasheet", np.zeros(0), np.zeros(0)
+    mode, believed = "datasheet", np.zeros(time_s.size, dtype=bool)
     if time_s.size:
         mode = "one_node" if (setup.k <= setup.machine.node).all() else "two_point"
-        k, batch = setup.k, setup.global_batch
+        # A law goes through every point that it is given: those in doubt are not among them, where two others are left.
+        trusted = found.weight >= DOUBTED
+        believed = trusted if trusted.sum() >= 2 else np.ones_like(trusted)
+    k, batch = setup.k[believed], setup.global_batch[believed]
     sources = [f"{item.name} from {item.source}" for item in direct]
     if any(row["spread"] is not None for row in seen) and traced is not None:
         sources.append(f"parts of the step at K={traced.k} from {traced.source}")
@@ -109,9 +113,9 @@ def calibrate(
         mean=mean,
         covariance=covariance,
         mode=mode,
-        points=int(time_s.size),
+        points=int(believed.sum()),
         k=k,
-        tau=time_s * k / (batch * float(setup.operations.tokens)),
+        tau=time_s[believed] * k / (batch * float(setup.operations.tokens)),
         batch=batch / k,
         notes=tuple(sources),
         anchor=anchor,
@@ -137,7 +141,7 @@ def _rows(
             "fitted_s": float(t * np.exp(-r)),
             "residual": float(np.expm1(-r)),
             "weight": float(min(w, 1.0)),
-            "doubted": bool(w < 0.5),
+            "doubted": bool(w < DOUBTED),
             "layout": describe(at, i),
         }
         for i, (k, t, before, r, w) in enumerate(

@@ -7,10 +7,10 @@ Log step times of family i follow
 with f the log of the step model, d_i ~ N(0, T) the scatter of coefficients between families, H u_i the
 discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. The population is a sum of shifts,
 one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
-Gauss-Newton with step halving: the model is linearised at each family's population (the first-order method, Beal &
-Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted (Lange, Little
-& Taylor 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak inverse-gamma
-prior.
+damped Gauss-Newton steps (Marquardt 1963): the model is linearised at each family's population (the first-order
+method, Beal & Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted
+(Lange, Little & Taylor 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak
+inverse-gamma prior.
 
 The same equations condition one family on its own measurements: that is calibration.
 """
@@ -34,7 +34,9 @@ Model = Callable[[Array, Index], Array]
 DEGREES_OF_FREEDOM = 4.0  # of the Student-t noise
 BLOCK = 400  # rows whose differences are made at once: more of them fall out of the processor's cache
 LARGEST_STEP = 0.7  # of a Gauss-Newton iteration, in log units
-MOST_HALVINGS = 6  # of a step that does not lower the loss
+MOST_TRIES = 6  # at a step that lowers the loss, each with four times the damping of the one before
+START_DAMPING, LEAST_DAMPING = 1e-2, 1e-4  # of the diagonal of the normal equations
+GOOD, FAIR = 0.75, 0.1  # shares of the expected gain at which the damping falls, and at which a step is taken
 LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
 PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
 MOST_ROWS = 12.0  # of one family count as independent: the rest repeat what these say
@@ -43,6 +45,7 @@ LIMIT = 3.0  # prior standard deviations that a coefficient may move
 LEAST_NOISE, MOST_NOISE = 0.008, 0.1  # log scale: timers and rounding; a tenth is no repeat of the same run
 LEAST_SPREAD = 0.01  # of a level: log units below which shifts are alike
 SETTLED = 2  # iterations before variances are learnt: the first residuals are those of the start
+ENOUGH = 0.5  # expected gain of a step, in log likelihood, below which a fit with known variances is over
 
 
 def linearise(model: Model, rows: Index, logs: Array) -> tuple[Array, Array]:
@@ -163,17 +166,37 @@ class Local:
             total += 0.5 * (DEGREES_OF_FREEDOM + part.size) * np.log1p(distance / DEGREES_OF_FREEDOM)
         return total
 
-    def share(self, values: Array, change: Array) -> float:
-        """How much of `change` to take: the first of 1, 1/2, 1/4 ... that lowers the loss, 0 where none does.
+    def step(self, values: Array, normal: Array, right: Array, damping: float) -> Stride:
+        """A damped Gauss-Newton step that lowers the loss (none where none does), and the damping to go on with.
 
-        A whole Gauss-Newton step overshoots where the model bends, and without this the fit never settles.
+        Levenberg-Marquardt with Marquardt's scaling: where the model bends, only the directions that bend are held
+        back. One share of the whole step for all of them would let a single kink stop the fit.
         """
-        now, share = self.loss(values), 1.0
-        for _ in range(MOST_HALVINGS):
-            if self.loss(values + share * change) < now:
-                return share
-            share *= 0.5
-        return 0.0
+        from scipy.linalg import solve
+
+        now, diagonal = self.loss(values), np.arange(values.size)
+        for _ in range(MOST_TRIES):
+            damped = normal.copy()
+            damped[diagonal, diagonal] *= 1.0 + damping
+            whole = solve(damped, right, assume_a="pos", overwrite_a=True, check_finite=False)
+            change = np.clip(np.asarray(whole, dtype=np.float64), -LARGEST_STEP, LARGEST_STEP)
+            expected = float(change @ right - 0.5 * change @ normal @ change)
+            gained = now - self.loss(values + change)
+            if gained > GOOD * expected:
+                return Stride(change, max(damping / 4.0, LEAST_DAMPING), expected)
+            if gained > FAIR * expected:
+                return Stride(change, damping, expected)
+            damping *= 4.0
+        return Stride(np.zeros_like(values), damping, 0.0)
+
+
+@dataclass(frozen=True)
+class Stride:
+    """A step of the shifts, the damping that the next one starts from and what the step was expected to gain."""
+
+    change: Array
+    damping: float
+    expected: float
 
 
 def student_weights(residual: Array, scale: float) -> Array:
@@ -187,10 +210,11 @@ class Fit:
 
     shifts: Shifts
     values: Array  # of the shifts
-    deviations: Array  # posterior standard deviation of the shifts
+    deviations: Array  # posterior standard deviation of the shifts, where variances were learnt
     prior_sd: Array
     scatter: Array  # variance of the random effects: coefficients, then discrepancies
     noise: float  # scale of the Student-t
+    weights: Array  # Student-t weight of every point, 1 where it was not fitted
 
 
 def fit(
@@ -207,37 +231,33 @@ def fit(
     scatter: Array,
     scatter_prior: Array,
     noise: float,
-    iterations: int = 12,
-    learn_variances: bool = True,
+    learning: int = 12,
+    settling: int = 0,
+    weights: Array | None = None,
     offset_boost: Array | None = None,
 ) -> Fit:
     """Fit shifts, variances and noise to all `families`.
 
     `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
-    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to; spreads, scatter and noise stay as given
-    unless `learn_variances`;
+    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to; spreads, scatter and noise are learnt in
+    `learning` iterations and stay in the `settling` ones, which end when a step gains nothing; `weights` (n_points) are
+    those of an earlier fit, whose outliers would else be trusted in the first step;
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
     """
-    values, deviations = start.copy(), prior_sd.copy()
+    values, normal = start.copy(), np.diag(1.0 / np.square(prior_sd))
     sizes = np.array([family.rows.size for family in families])
     rows = np.concatenate([family.rows for family in families])
     owner = np.repeat(np.arange(sizes.size), sizes)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     boost = np.ones(sizes.size) if offset_boost is None else offset_boost
-    weights = np.ones(rows.size)
+    weights, damping = np.ones(rows.size) if weights is None else weights[rows], START_DAMPING
     y = target[rows]
-    for iteration in range(iterations):
+    for iteration in range(learning + settling):
         predicted, jacobian = linearise(model, rows, shifts.logs(values)[:, owner])
         effects, residual = np.vstack([jacobian, discrepancy[:, rows]]), y - predicted
         given = _given(effects, residual, starts, scatter, boost, np.square(noise) / weights)
         normal, right = _normal_equations(shifts, given, values - prior, prior_sd)
-        if learn_variances:
-            covariance = np.asarray(np.linalg.inv(normal), dtype=np.float64)
-            step = covariance @ right
-            deviations = np.sqrt(np.diag(covariance)).astype(np.float64)
-        else:
-            step = np.asarray(np.linalg.solve(normal, right), dtype=np.float64)
         here = Local(
             residual=lambda at: y - model(shifts.logs(at)[:, owner], rows),
             conditionals=[family.found for family in given],
@@ -245,19 +265,32 @@ def fit(
             prior=prior,
             prior_sd=prior_sd,
         )
-        change = np.clip(step, -LARGEST_STEP, LARGEST_STEP)
-        change = change * here.share(values, change)
-        values = values + change
-        left = _left(given, effects, residual, shifts.logs(change), boost)
+        stride = here.step(values, normal, right, damping)
+        values, damping = values + stride.change, stride.damping
+        left = _left(given, effects, residual, shifts.logs(stride.change), boost)
         weights = student_weights(left.noise, noise)
-        if learn_variances and iteration >= SETTLED:
+        if SETTLED <= iteration < learning:
             scatter = (VARIANCE_WEIGHT * scatter_prior + left.squares) / (VARIANCE_WEIGHT + left.used)
             scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
             share = 1.0 / sizes[owner]
             variance_left = (share * weights * np.square(left.noise)).sum() / (share * left.freedom).sum()
             noise = float(np.clip(np.sqrt(variance_left), LEAST_NOISE, MOST_NOISE))
-            prior_sd = _level_spreads(shifts, values - prior, deviations, prior_sd, largest_sd)
-    return Fit(shifts, values, deviations, prior_sd, scatter, noise)
+            prior_sd = _level_spreads(shifts, values - prior, _deviations(normal), prior_sd, largest_sd)
+        if iteration >= learning and stride.expected < ENOUGH:
+            break
+    trusted = np.ones(target.size)
+    trusted[rows] = weights
+    deviations = _deviations(normal) if learning else prior_sd  # folds have no use for them
+    return Fit(shifts, values, deviations, prior_sd, scatter, noise, trusted)
+
+
+def _deviations(normal: Array) -> Array:
+    """Posterior standard deviations of the shifts: roots of the diagonal of the inverse, by Cholesky."""
+    from scipy.linalg.lapack import dpotrf, dtrtri
+
+    factor, _ = dpotrf(normal, lower=1)
+    inverse, _ = dtrtri(factor, lower=1, overwrite_c=1)
+    return np.asarray(np.sqrt(np.square(np.tril(inverse)).sum(axis=0)), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,10 @@ def fit_population(
     ids: Sequence[int],
     *,
     previous: Fit | None = None,
-    iterations: int = 12,
+    learning: int = 12,
+    settling: int = 0,
 ) -> Fit:
-    """Fit the families `ids`; with `previous`, start there and keep its variances (for folds)."""
+    """Fit the families `ids`; with `previous`, start there, keep its variances and only settle (for folds)."""
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
     prior = np.array(
         [
@@ -120,8 +121,9 @@ def fit_population(
         scatter=variances,
         scatter_prior=scatter_prior(),
         noise=scale,
-        iterations=iterations,
-        learn_variances=previous is None,
+        learning=learning if previous is None else 0,
+        settling=settling,
+        weights=None if previous is None else previous.weights,
         offset_boost=np.where(data.ratio_only[list(ids)], FREE_OFFSET, 1.0),
     )
 

@@ -71,6 +71,16 @@ def soft_max(x: ArrayLike, y: ArrayLike) -> Array:
     return np.asarray(np.sqrt(np.sqrt(x2 * x2 + y2 * y2)))
 
 
+def soft_share(x: ArrayLike) -> Array:
+    """A share that nears 1 as x grows, ``x / (1 + x^8)^(1/8)``: the lesser of x and 1 with a rounded corner.
+
+    >>> round(float(soft_share(0.6)), 3), round(float(soft_share(1.0)), 3), float(soft_share(1e6))
+    (0.599, 0.917, 1.0)
+    """
+    share = np.asarray(x, float)
+    return np.asarray(share * (1.0 + share**8) ** -0.125)
+
+
 def collective_time(
     op: str,
     message_bytes: ArrayLike,

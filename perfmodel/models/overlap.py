@@ -12,9 +12,9 @@ few terms and serve a model of thousands of buckets at the cost of one.
 Kernels of communication take compute units and memory bandwidth: while a message is under way, computation
 advances at the rate ``1/slowdown``.
 
-The step model (`perfmodel.predict.step`) uses smooth forms instead. Its gradient exchange is the hinge
-``max(C - B, 0)`` with a rounded corner, the limit of equation (1) for many buckets of negligible latency when the
-exchange C and the backward pass B differ widely; its sharded weights are a 4-norm of gathering and computing, the
+The step model (`perfmodel.predict.step`) uses smooth forms instead. What may hide of its gradient exchange shows the
+hinge ``max(R - B, 0)`` with a rounded corner, the limit of equation (1) for many buckets of negligible latency when
+the exchange R and the backward pass B differ widely; its sharded weights are a 4-norm of gathering and computing, the
 limit of `prefetch_equal_s` for many layers when one of the two dominates. Near equality these are above (hinge:
 by up to a tenth of the exchange; norm: 19 %), as no real schedule is perfect there.
 

@@ -228,13 +228,19 @@ class Coefficients:
     )
     # contention and waiting
     dp_on: Array = _coefficient(
-        0.025, 0.9, "kind scale_up framework", "1", "work added when data parallelism goes on", _STEP
-    )
+        0.025, 0.9, "kind scale_up framework accelerator workload",
+        "1", "work added when data parallelism goes on", _STEP,
+    )  # fmt: skip
     half_node: Array = _coefficient(
         0.012, 1.0, "kind scale_up", "1", "work added by the second half of a node", _STEP
     )
     local: Array = _coefficient(
-        0.008, 1.0, "kind scale_up framework", "1", "work added per doubling inside a node", _STEP
+        0.008,
+        1.0,
+        "kind scale_up framework accelerator",
+        "1",
+        "work added per doubling inside a node",
+        _STEP,
     )
     crossing: Array = _coefficient(
         0.015, 1.0, "kind scale_out framework", "1", "work added by leaving the node", _STEP

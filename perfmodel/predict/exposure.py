@@ -1,9 +1,9 @@
 """What shows of the gradient exchange after the backward pass has hidden what it can.
 
-The exchange C runs beside a window B of the backward pass; what shows is the hinge ``max(C - B, 0)`` with a rounded
-corner, and never less than a share n of it:
+A share n of the exchange C never hides; the rest R = (1 - n) C runs beside a window B of the backward pass, and shows
+what outlasts it, a hinge with a rounded corner:
 
-.. math:: E = \\max\\left(n C,\\; \\tfrac12\\left(C - B + \\sqrt{(C - B)^2 + (0.2\\,C)^2}\\right)\\right)          (1)
+.. math:: E = n C + \\min\\left(R,\\; \\tfrac12\\left(R - B + \\sqrt{(R - B)^2 + (0.2\\,R)^2}\\right)\\right)          (1)
 
 n and B are beliefs that rest on runs with the usual buckets (1 MiB, then 25 MiB). Other buckets move them as the
 recurrence of `perfmodel.models.overlap` does: gradients of S bytes in buckets of b are ``1 + (S - first)/b`` calls, the
@@ -29,7 +29,7 @@ from perfmodel.predict.layouts import Layouts, Sharding, custom_buckets
 
 Array = NDArray[np.float64]
 
-CORNER = 0.2  # of the exchange: width of the rounded corner
+CORNER = 0.2  # of what may hide: width of the rounded corner
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +40,32 @@ class Exposed:
     hidden: Array
 
 
-def exposed(exchange: Exchange, at: Layouts, window_s: Array, never: Array) -> Exposed:
-    """Equation (1) for the exchange at the end of a step and for those of its other micro-batches."""
+def exposed(
+    exchange: Exchange, at: Layouts, window_s: Array, never: Array, unhidden: Array | float
+) -> Exposed:
+    """Equation (1) for the exchange at the end of a step and for those of its other micro-batches.
+
+    No less shows than the share `unhidden` that a link was measured to leave.
+    """
     seconds, window, share = exchange.gradients, window_s, never
     if custom_buckets(at):
         seconds, window, share = _bucketed(exchange, at, window_s, never)
-    last = _hinge(seconds, window, share * exchange.gradients)
+    last = np.maximum(_hinge(seconds, window, share * exchange.gradients), unhidden * exchange.gradients)
     shown, total = last, seconds
     if exchange.repeated.any():
         others = at.accumulation - 1.0
-        shown = shown + others * _hinge(exchange.repeated, window, share * exchange.repeated)
+        again = _hinge(exchange.repeated, window, share * exchange.repeated)
+        shown = shown + others * np.maximum(again, unhidden * exchange.repeated)
         total = total + others * exchange.repeated
     codec = np.where(seconds > 0.0, at.compression_s, 0.0) if at.compression_s.any() else 0.0
     return Exposed(np.asarray((shown + codec) / at.sync_every), np.asarray((total - shown) / at.sync_every))
 
 
 def _hinge(seconds: Array, window: Array, least: Array) -> Array:
-    late = seconds - window
-    rounded = 0.5 * (late + np.sqrt(late * late + np.square(CORNER * seconds)))
-    return np.asarray(np.maximum(least, np.minimum(rounded, seconds)))
+    rest = np.maximum(seconds - least, 0.0)
+    late = rest - window
+    rounded = 0.5 * (late + np.sqrt(late * late + np.square(CORNER * rest)))
+    return np.asarray(least + np.minimum(rounded, rest))
 
 
 def _bucketed(exchange: Exchange, at: Layouts, window_s: Array, never: Array) -> tuple[Array, Array, Array]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.models.fabric import soft_max
+from perfmodel.models.fabric import soft_max, soft_share
 from perfmodel.models.stragglers import expected_max_factor, variable_length_factor
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.communication import (
@@ -139,11 +139,10 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     # The exchange of gradients hides behind the last backward pass; a part of it never does.
     # The backward pass lasts as long as whatever paces it, the host included.
     depth = np.where(at.pp > 1.0, np.minimum(at.vpp, m), 1.0)
-    window = np.minimum(c.dp_overlap, 1.0) * (busy + stall + last) * depth * BACKWARD_SHARE
+    window = soft_share(c.dp_overlap) * (busy + stall + last) * depth * BACKWARD_SHARE
     crossed = np.minimum(nodes - 1.0, 1.0)
-    never = np.minimum(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed), 1.0)
-    never = np.maximum(never, unhidden)
-    gradients = exposed(exchange, at, window, never)
+    never = soft_share(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed))
+    gradients = exposed(exchange, at, window, never, unhidden)
 
     dense, routed = local_parameters(ops, at)
     sharded = np.where(at.sharding >= Sharding.ZERO1, np.minimum(at.shard_group, at.dp * at.cp), 1.0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.mixed import Fit, linearise
+from perfmodel.calibrate.mixed import linearise
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
 from perfmodel.calibrate.scatter import Bench, Task, tuned
@@ -19,6 +20,7 @@ from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.extrapolation import LawTrust
 from perfmodel.predict.features import level_value
 from perfmodel.validate.bands import Learnt, collect, factors, learn
+from perfmodel.validate.fold_fits import SETTLING, fit_folds
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack
 from perfmodel.validate.knees import Bend, bends, choose_odds
 from perfmodel.validate.protocol import MODES, Split, accelerator_time, laws_of, score_mode, split
@@ -26,8 +28,8 @@ from perfmodel.validate.resolve import Resolved
 from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]
-FULL_ITERATIONS = 24
-FOLD_ITERATIONS = 8  # fewer leave a fold near the fit of all, and its errors too small
+LEARNING = 24  # iterations that learn variances; then the shifts settle
+NESTED_PARTS = 10  # of the groups, for tuning that is scored where it was not done
 Say = Callable[[str], None]
 
 
@@ -44,24 +46,29 @@ def fit_everything(
     *,
     schemes: Sequence[str] = tuple(SCHEMES),
     meta: Mapping[str, Any] | None = None,
+    workers: int = 1,
     say: Say = lambda text: None,
 ) -> Fitted:
     """Population and folds, then what is tuned on held-out predictions. Deterministic."""
     data = resolved.observations
     ids = measured_families(data)
     say(f"population: {len(ids)} families, {data.target.size} points")
-    full = fit_population(data, ids, iterations=FULL_ITERATIONS)
+    full = fit_population(data, ids, learning=LEARNING, settling=SETTLING)
     keys: dict[str, dict[str, int]] = {}
-    fits: dict[str, list[Fit]] = {}
+    kept: dict[str, list[list[int]]] = {}
     for scheme in schemes:
         names = [row.text[scheme] for row in resolved.families]
         assigned = assign(names, SCHEMES[scheme])
         keys[scheme] = {name: int(fold) for name, fold in zip(names, assigned, strict=True)}
-        fits[scheme] = []
-        for fold in range(SCHEMES[scheme]):
-            say(f"without {scheme} fold {fold + 1} of {SCHEMES[scheme]}")
-            kept = [i for i in ids if assigned[i] != fold]
-            fits[scheme].append(fit_population(data, kept, previous=full, iterations=FOLD_ITERATIONS))
+        kept[scheme] = [[i for i in ids if assigned[i] != fold] for fold in range(int(assigned.max()) + 1)]
+    jobs = [families for folds in kept.values() for families in folds]
+    say(f"folds: {', '.join(f'{len(folds)} by {scheme}' for scheme, folds in kept.items())}")
+    found = iter(
+        fit_folds(
+            data, full, jobs, workers=workers, done=lambda count: say(f"{count} of {len(jobs)} folds fitted")
+        )
+    )
+    fits = {scheme: list(islice(found, len(folds))) for scheme, folds in kept.items()}
     population = to_beliefs(full, data, ids, meta=meta)
     return Fitted(*finish(resolved, pack(full, keys, fits), population, say))
 
@@ -91,16 +98,16 @@ def spread_between_jobs(
     """Scatter, noise and trust in laws by held-out prediction; what tuning on the scored families gains is kept as well.
 
     `meta.tuning` has median, mean and 90th percentile of the error by mode, with everything tuned on all groups
-    (`same`, as shipped) and on the other folds alone (`nested`): the difference is what the reported figures owe to it.
+    (`same`, as shipped) and on the other parts alone (`nested`): the difference is what the reported figures owe to it.
     """
     bench = Bench(held_out_tasks(resolved, folds, beliefs))
     point = bench.tune()
     found = tuned(point)
-    say("the same, tuned without each fold")
-    fold_of = dict(enumerate(fold_of_families(resolved, folds, "group").tolist()))
+    say("the same, tuned without each part")
+    part_of = dict(enumerate((fold_of_families(resolved, folds, "group") % NESTED_PARTS).tolist()))
     tuning = {
         "same": bench.figures(bench.errors(point)),
-        "nested": bench.figures(bench.nested(fold_of)),
+        "nested": bench.figures(bench.nested(part_of)),
     }
     laws = {name: round(value, 4) for name, value in asdict(found.trust).items()}
     meta = {**beliefs.meta, "laws": laws, "tuning": tuning}
@@ -112,7 +119,7 @@ def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) ->
     fold_of = fold_of_families(resolved, folds, scheme)
     table = [
         replace(folds.beliefs(beliefs, scheme, fold), groups=measured_groups(resolved, fold_of != fold))
-        for fold in range(SCHEMES[scheme])
+        for fold in range(len(folds.values[scheme]))
     ]
     return lambda family: table[int(fold_of[family])]
 

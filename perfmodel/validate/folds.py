@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from perfmodel.calibrate.mixed import Fit
 from perfmodel.predict.beliefs import Beliefs
 
-# Folds by the column of families.csv that is left out whole.
-SCHEMES: dict[str, int] = {"group": 10, "source": 12, "accelerator": 10}
+# Folds at most, by the column of families.csv that is left out whole: each source on its own, groups and accelerators
+# some at a time.
+SCHEMES: dict[str, int] = {"group": 20, "source": 48, "accelerator": 16}
 
 
 def assign(keys: Sequence[str], count: int) -> NDArray[np.int64]:
     """A fold for every key, the same for equal keys, by a seeded shuffle of the distinct ones.
+
+    A key has a fold of its own where there are no more keys than `count`.
 
     >>> assign(["a", "b", "a"], 2)[0] == assign(["a", "b", "a"], 2)[2]
     np.True_

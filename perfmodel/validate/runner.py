@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
@@ -209,7 +210,8 @@ def _held_out(
     """Beliefs without the fold of each family, and that fold."""
     folds, beliefs = shipped_folds(), shipped_beliefs()
     if refit:
-        fitted = fit_everything(resolved, schemes=("group",) if scheme == "group" else ("group", scheme))
+        schemes = ("group",) if scheme == "group" else ("group", scheme)
+        fitted = fit_everything(resolved, schemes=schemes, workers=os.cpu_count() or 1)
         folds, beliefs = fitted.folds, fitted.beliefs
     fold_of = fold_of_families(resolved, folds, scheme)
     return held_out(resolved, folds, beliefs, scheme), dict(enumerate(fold_of.tolist()))

@@ -43,13 +43,32 @@ def test_conditioning_is_the_gaussian_posterior() -> None:
     assert np.diag(found.covariance)[used] == pytest.approx(np.diag(np.linalg.inv(precision)))
 
 
-def test_a_step_that_overshoots_is_halved_and_one_uphill_is_not_taken() -> None:
-    """Residual r = v^3, so the loss grows with |v|: from 1, a step of -4 ends at -3, half of it at -1, a quarter at 0."""
+def bowl(power: int) -> Local:
+    """One row whose residual is (4 v) to a power: the loss grows with its size."""
     alone = condition(np.zeros((1, 1)), np.ones(1), np.ones(1), np.ones(1))
-    here = Local(lambda at: at**3, [alone], np.array([0, 1]), np.zeros(1), np.full(1, 1e6))
-    assert here.share(np.ones(1), np.array([-1.0])) == 1.0
-    assert here.share(np.ones(1), np.array([-4.0])) == 0.25
-    assert here.share(np.ones(1), np.array([1.0])) == 0.0
+    return Local(lambda at: (4.0 * at) ** power, [alone], np.array([0, 1]), np.zeros(1), np.full(1, 1e6))
+
+
+def test_a_step_that_keeps_its_promise_is_taken_whole_and_damped_less() -> None:
+    """Residual 4 v, normal equations 16 v: from 0.1 the minimum is at 0, and the loss is nearly quadratic."""
+    start, normal, right = np.array([0.1]), np.full((1, 1), 16.0), np.array([-1.6])
+    found = bowl(1).step(start, normal, right, 1e-4)
+    assert found.change == pytest.approx(-0.1, rel=1e-3)
+    assert found.expected == pytest.approx(0.08, rel=1e-3)
+    again = bowl(1).step(start, normal, right, 1.0)
+    assert again.change == pytest.approx(-0.05)
+    assert again.damping < 1.0
+
+
+def test_a_step_that_overshoots_is_damped_and_one_uphill_is_not_taken() -> None:
+    """From 0.3 the whole step ends at -0.4, where the loss is larger."""
+    start, normal = np.array([0.3]), np.full((1, 1), 2.0)
+    found = bowl(3).step(start, normal, np.array([-1.4]), 0.01)
+    assert -0.6 < float(found.change[0]) < 0.0
+    assert found.damping > 0.01
+    uphill = bowl(3).step(start, normal, np.array([1.4]), 0.01)
+    assert uphill.change == 0.0
+    assert uphill.expected == 0.0
 
 
 def test_one_bad_row_gets_little_weight() -> None:
@@ -74,7 +93,7 @@ def test_a_fit_recovers_a_shift_between_generations() -> None:
     found = fit(
         model, target, np.zeros((1, truth.size)), families, shifts,
         start=np.zeros(size), prior=np.zeros(size), prior_sd=np.full(size, 0.5), largest_sd=np.full(size, 1.5),
-        scatter=np.full(len(NAMES) + 1, 1e-4), scatter_prior=np.full(len(NAMES) + 1, 1e-4), noise=0.02, iterations=5,
+        scatter=np.full(len(NAMES) + 1, 1e-4), scatter_prior=np.full(len(NAMES) + 1, 1e-4), noise=0.02, learning=5,
     )  # fmt: skip
     logs = shifts.logs(found.values)[NAMES.index("matmul")]
     assert logs[1] - logs[0] == pytest.approx(0.5, abs=0.03)

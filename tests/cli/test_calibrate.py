@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.specs.layout import layout_words
+
 JOB = ["-w", "resnet50", "-c", "dgx-a100", "--regime", "weak", "--set", "batch_per_accelerator=128"]
 
 
@@ -353,7 +355,7 @@ def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(run: Run, tm
     predicted = json.loads(run("predict", "job.yaml", "--format", "json", cwd=tmp_path).stdout)
     assert chosen == predicted["result"]["layout"][:2]
     assert len(notes) == 1
-    assert "K = 8: dp4 pp2 zero1" in notes[0]
+    assert f"K = 8: {layout_words(chosen[0])}; K = 16: {layout_words(chosen[1])};" in notes[0]
     assert notes[0].endswith("state what ran with --layout")
     stated, silent = fit("--layout", "tp=2,sharding=zero1")
     assert [layout["tp"] for layout in stated] == [2, 2]

@@ -299,7 +299,7 @@ def test_states_sharded_in_a_node_cross_the_network_as_replicas_do():
     one, node, none = (parts(ops_of("bert-large"), A100, layout) for layout in (whole, copies, replicas))
     # A ring of all ranks has 4,095 steps; in a node it has seven, and a tree joins the nodes.
     assert node["data_parallel"] < 0.7 * one["data_parallel"]
-    assert none["data_parallel"] < node["data_parallel"] < 1.5 * none["data_parallel"]
+    assert none["data_parallel"] < node["data_parallel"] < 2.0 * none["data_parallel"]
     assert one["optimizer"] * 512 == pytest.approx(node["optimizer"]) == none["optimizer"] / 8
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.extrapolation import (
     SIGNS,
     Asked,
@@ -76,6 +77,24 @@ def test_the_change_since_the_largest_measured_k_is_a_sign() -> None:
     assert found.signs[SIGNS.index("change")] == pytest.approx([0.0, np.log(1.5 / 1.1)], abs=1e-6)
 
 
+def test_what_a_step_costs_whatever_its_size_weighs_on_smaller_batches() -> None:
+    """T = 128 a / k + c of a global batch of 128: tau = a + c k / 128, Amdahl's law, which the others cannot see."""
+    a, c = 0.05, 1.5  # the two timings differ by a fifth: far beyond chance
+    k, at = np.array([1.0, 2.0]), np.array([2.0, 16.0])
+    tau, truth = a + c * k / 128.0, a + c * at / 128.0
+    asked = Asked(at, 128.0 / at, 32.0, 0.0, 0.0)
+    found = laws_at(Seen(k, tau, 128.0 / k), asked, LawTrust())
+    ring, log = line((k - 1.0) / k, tau, (at - 1.0) / at, rising=False), line(np.log2(k), tau, np.log2(at))
+    blended = (4.0 * np.log(truth) + np.log(ring) + np.log(log)) / 6.0
+    assert found.log_tau == pytest.approx(np.array([np.log(tau[-1]), blended[-1]]), abs=0.01)
+    assert found.level == pytest.approx(np.log(tau[-1]))
+    stays = laws_at(Seen(k, tau, np.ones(2)), Asked(at, np.ones(2), 32.0, 0.0, 0.0), LawTrust())
+    assert abs(found.log_tau[-1] - np.log(truth[-1])) < 0.5 * abs(stays.log_tau[-1] - np.log(truth[-1]))
+    # Two timings that differ by no more than chance say little of what a small batch would cost.
+    by_chance = laws_at(Seen(k, np.array([0.05, 0.0501]), 128.0 / k), asked, LawTrust())
+    assert by_chance.log_tau[-1] == pytest.approx(np.log(0.0501), abs=0.01)
+
+
 def test_losses_and_laws_at_odds_widen_what_lies_beyond_the_measurements_alone() -> None:
     """More timings, with the losses that they show, never widen the band of a K that was measured."""
     known = laws([8.0, 16.0, 32.0], [1.0, 1.2, 1.6], [8.0, 16.0, 32.0, 64.0], LawTrust(doubt=0.0))
@@ -125,6 +144,9 @@ def test_laws_are_trusted_less_where_the_batch_changed_or_they_disagree_and_by_w
 def test_trust_is_read_from_the_priors_and_has_defaults() -> None:
     assert LawTrust.read({}) == LawTrust()
     assert LawTrust.read({"laws": {"reach": 1}}).reach == 1.0
+    shipped = LawTrust.read(shipped_beliefs().meta)
+    # Far off, of another batch or at odds, laws are trusted no more than at home.
+    assert min(shipped.reach, shipped.resized, shipped.disagreement) >= 0.0
 
 
 def test_folds_keep_a_key_on_one_side_and_are_all_shipped() -> None:
@@ -132,6 +154,7 @@ def test_folds_keep_a_key_on_one_side_and_are_all_shipped() -> None:
     found = assign(keys, 2)
     assert found[0] == found[3]
     shipped = shipped_folds()
-    for scheme, count in SCHEMES.items():
+    for scheme, most in SCHEMES.items():
+        count = min(most, len(shipped.keys[scheme]))
         assert shipped.values[scheme].shape[0] == count
         assert set(shipped.keys[scheme].values()) == set(range(count))
