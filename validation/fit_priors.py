@@ -3,7 +3,7 @@
 Deterministic. Usage: python validation/fit_priors.py [--keep-population]
 
 With --keep-population the shipped population and its folds stay, and only what is tuned on held-out predictions is found
-again: the scatter between jobs, the trust in laws, bands and the odds of knees (some two minutes).
+again: the scatter between jobs, the trust in laws, bands and the odds of knees (some six minutes).
 """
 
 from __future__ import annotations
