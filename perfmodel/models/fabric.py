@@ -74,10 +74,10 @@ def soft_max(x: ArrayLike, y: ArrayLike) -> Array:
 def soft_share(x: ArrayLike) -> Array:
     """A share that nears 1 as x grows, ``x / (1 + x^8)^(1/8)``: the lesser of x and 1 with a rounded corner.
 
-    >>> round(float(soft_share(0.6)), 3), round(float(soft_share(1.0)), 3), float(soft_share(1e6))
+    >>> round(float(soft_share(0.6)), 3), round(float(soft_share(1.0)), 3), round(float(soft_share(1e200)), 12)
     (0.599, 0.917, 1.0)
     """
-    share = np.asarray(x, float)
+    share = np.minimum(np.asarray(x, float), 1e3)  # 1 already: the eighth power of more may overflow
     return np.asarray(share * (1.0 + share**8) ** -0.125)
 
 
