@@ -101,10 +101,10 @@ def calibrate(
         rows = _rows(setup, time_s, before_s, found, data.at)
     mode, believed = "datasheet", np.zeros(time_s.size, dtype=bool)
     if time_s.size:
-        mode = "one_node" if (setup.k <= setup.machine.node).all() else "two_point"
         # A law goes through every point that it is given: those in doubt are not among them, where two others are left.
         trusted = found.weight >= DOUBTED
         believed = trusted if trusted.sum() >= 2 else np.ones_like(trusted)
+        mode = "one_node" if (setup.k <= setup.machine.node)[believed].all() else "two_point"
     k, batch = setup.k[believed], setup.global_batch[believed]
     sources = [f"{item.name} from {item.source}" for item in direct]
     if any(row["spread"] is not None for row in seen) and traced is not None:

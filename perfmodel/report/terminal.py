@@ -128,7 +128,8 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
 def fit_columns(table: Table, width: int) -> dict[int, int]:
     """The width of each column that is shown, by index; columns go by priority until the rest fits.
 
-    One without a single value goes first: dashes would take the place of another that has some. A number is never broken. Text may wrap between words; headings always may.
+    One without a single value goes first: dashes would take the place of another that has some. A number is never broken.
+    Text may wrap between words; headings always may.
     """
     least: dict[int, int] = {}
     most: dict[int, int] = {}
