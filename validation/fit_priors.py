@@ -1,6 +1,10 @@
 """Fit the shipped beliefs on the measured corpus and write perfmodel/priors/step.yaml and folds.yaml.
 
-Deterministic. Usage: python validation/fit_priors.py [--keep-population]
+Deterministic. Usage: python validation/fit_priors.py [--keep-population | --spreads]
+
+Spreads of the levels stay as they are shipped. With --spreads they are learnt anew from the textbook's: their fixed point
+has several ends, and a few rows more or less choose between them, so that what is learnt is worth a comparison, not a
+habit.
 
 With --keep-population the shipped population and its folds stay, and only what is tuned on held-out predictions is found
 again: the scatter between jobs, the trust in laws, bands and the odds of knees (some six minutes).
@@ -42,7 +46,8 @@ def main() -> None:
         population = replace(shipped_folds(), bands={})
         beliefs, folds = finish(resolved, population, replace(shipped_beliefs(), meta=meta), say)
     else:
-        fitted = fit_everything(resolved, meta=meta, workers=os.cpu_count() or 1, say=say)
+        spreads = None if "--spreads" in sys.argv[1:] else shipped_beliefs().level_spreads
+        fitted = fit_everything(resolved, spreads=spreads, meta=meta, workers=os.cpu_count() or 1, say=say)
         beliefs, folds = fitted.beliefs, fitted.folds
     written: dict[str, Any] = {"folds.yaml": folds_to_mapping(folds), "step.yaml": to_mapping(beliefs)}
     folder = ROOT / "perfmodel" / "priors"

@@ -324,7 +324,7 @@ def peers(source: dict[str, Any]) -> list[str]:
         rows.append([label, percent(found["mean_ape"]), percent(found["median_ape"]), first, second])
     note = (
         "Peers as shipped, or by their own claim; ours predicts with the source left out and nothing profiled.",
-        "These are few runs: fits of some twenty variants of the model gave 2.3 to 6.9 % on Korthikanti's, so a point or two is no",
+        "These are few runs: fits of some thirty variants of the model gave 2.3 to 14.3 % on Korthikanti's, so a point or two is no",
         "difference.",
     )
     return [

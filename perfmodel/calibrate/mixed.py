@@ -38,7 +38,7 @@ MOST_TRIES = 6  # at a step that lowers the loss, each with four times the dampi
 START_DAMPING, LEAST_DAMPING = 1e-2, 1e-4  # of the diagonal of the normal equations
 GOOD, FAIR = 0.75, 0.1  # shares of the expected gain at which the damping falls, and at which a step is taken
 LARGEST_SCATTER = 6.0  # times the prior variance: beyond it a family's deviation is not a coefficient's
-PRIOR_WEIGHT = 3.0  # shifts' worth of prior on the spread of each level
+PRIOR_WEIGHT = 3.0  # shifts' worth by which the spread of a level holds on to its last value
 MOST_ROWS = 12.0  # of one family count as independent: the rest repeat what these say
 VARIANCE_WEIGHT = 8.0  # families' worth of prior on each variance
 LIMIT = 3.0  # prior standard deviations that a coefficient may move
@@ -102,6 +102,7 @@ class Family:
     """Rows of one family in the arrays of points."""
 
     rows: NDArray[np.intp]
+    weight: float = 1.0  # 1/n for one of n that repeat the same measurements
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Local:
     residual: Callable[[Array], Array]  # of all rows, at given shifts
     conditionals: Sequence[Conditional]  # one a family
     starts: NDArray[np.intp]  # first row of each family
+    weights: Array  # of the families
     prior: Array
     prior_sd: Array
 
@@ -163,7 +165,8 @@ class Local:
         for index, found in enumerate(self.conditionals):
             part = left[self.starts[index] : self.starts[index + 1]]
             distance = float(np.square(found.whitener @ part).sum())
-            total += 0.5 * (DEGREES_OF_FREEDOM + part.size) * np.log1p(distance / DEGREES_OF_FREEDOM)
+            tail = (DEGREES_OF_FREEDOM + part.size) * np.log1p(distance / DEGREES_OF_FREEDOM)
+            total += 0.5 * float(self.weights[index]) * tail
         return total
 
     def step(self, values: Array, normal: Array, right: Array, damping: float) -> Stride:
@@ -227,7 +230,7 @@ def fit(
     start: Array,
     prior: Array,
     prior_sd: Array,
-    largest_sd: Array,
+    largest_sd: Array | None,
     scatter: Array,
     scatter_prior: Array,
     noise: float,
@@ -239,8 +242,8 @@ def fit(
     """Fit shifts, variances and noise to all `families`.
 
     `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
-    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to; spreads, scatter and noise are learnt in
-    `learning` iterations and stay in the `settling` ones, which end when a step gains nothing; `weights` (n_points) are
+    `largest_sd` (n_shifts) bounds what the spread of a shift may grow to, without it spreads stay; spreads, scatter and
+    noise are learnt in `learning` iterations and stay in the `settling` ones, which end when a step gains nothing; `weights` (n_points) are
     those of an earlier fit, whose outliers would else be trusted in the first step;
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
@@ -251,17 +254,19 @@ def fit(
     owner = np.repeat(np.arange(sizes.size), sizes)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     boost = np.ones(sizes.size) if offset_boost is None else offset_boost
+    counted = np.array([family.weight for family in families])
     weights, damping = np.ones(rows.size) if weights is None else weights[rows], START_DAMPING
     y = target[rows]
     for iteration in range(learning + settling):
         predicted, jacobian = linearise(model, rows, shifts.logs(values)[:, owner])
         effects, residual = np.vstack([jacobian, discrepancy[:, rows]]), y - predicted
-        given = _given(effects, residual, starts, scatter, boost, np.square(noise) / weights)
+        given = _given(effects, residual, starts, counted, scatter, boost, np.square(noise) / weights)
         normal, right = _normal_equations(shifts, given, values - prior, prior_sd)
         here = Local(
             residual=lambda at: y - model(shifts.logs(at)[:, owner], rows),
             conditionals=[family.found for family in given],
             starts=starts,
+            weights=counted,
             prior=prior,
             prior_sd=prior_sd,
         )
@@ -272,10 +277,11 @@ def fit(
         if SETTLED <= iteration < learning:
             scatter = (VARIANCE_WEIGHT * scatter_prior + left.squares) / (VARIANCE_WEIGHT + left.used)
             scatter = np.minimum(scatter, LARGEST_SCATTER * scatter_prior)
-            share = 1.0 / sizes[owner]
+            share = (counted / sizes)[owner]
             variance_left = (share * weights * np.square(left.noise)).sum() / (share * left.freedom).sum()
             noise = float(np.clip(np.sqrt(variance_left), LEAST_NOISE, MOST_NOISE))
-            prior_sd = _level_spreads(shifts, values - prior, _deviations(normal), prior_sd, largest_sd)
+            if largest_sd is not None:
+                prior_sd = _level_spreads(shifts, values - prior, _deviations(normal), prior_sd, largest_sd)
         if iteration >= learning and stride.expected < ENOUGH:
             break
     trusted = np.ones(target.size)
@@ -301,10 +307,17 @@ class _Given:
     variance: Array  # prior, of its random effects
     found: Conditional
     trust: float  # multivariate Student-t: a family far from the population pulls less
+    weight: float  # see `Family`
 
 
 def _given(
-    effects: Array, residual: Array, starts: Index, scatter: Array, boost: Array, noise_variance: Array
+    effects: Array,
+    residual: Array,
+    starts: Index,
+    counted: Array,
+    scatter: Array,
+    boost: Array,
+    noise_variance: Array,
 ) -> list[_Given]:
     """Condition every family on its rows."""
     given = []
@@ -316,7 +329,7 @@ def _given(
         row_noise = noise_variance[part] * max(1.0, count / MOST_ROWS)
         found = condition(effects[:, part], residual[part], variance, row_noise)
         trust = (DEGREES_OF_FREEDOM + count) / (DEGREES_OF_FREEDOM + found.distance)
-        given.append(_Given(part, variance, found, trust))
+        given.append(_Given(part, variance, found, trust, float(counted[index])))
     return given
 
 
@@ -328,8 +341,9 @@ def _normal_equations(
     right = -from_prior / np.square(prior_sd)
     for member, family in zip(shifts.members, given, strict=True):
         column = shifts.coefficient[member]
-        normal[np.ix_(member, member)] += family.trust * family.found.information[np.ix_(column, column)]
-        right[member] += family.trust * family.found.score[column]
+        pull = family.weight * family.trust
+        normal[np.ix_(member, member)] += pull * family.found.information[np.ix_(column, column)]
+        right[member] += pull * family.found.score[column]
     return normal, right
 
 
@@ -357,15 +371,18 @@ def _left(given: Sequence[_Given], effects: Array, residual: Array, moved: Array
         noise[part] = residual[part] - effects[:n_c, part].T @ moved[:, index] - effects[:, part].T @ effect
         freedom[part] = found.freedom
         if factor == 1.0:
-            used += family.variance * np.diag(found.information)
-            squares += min(family.trust, 1.0) * np.square(effect)
+            used += family.weight * family.variance * np.diag(found.information)
+            squares += family.weight * min(family.trust, 1.0) * np.square(effect)
     return _Left(noise, freedom, squares, used)
 
 
 def _level_spreads(
     shifts: Shifts, from_prior: Array, deviations: Array, prior_sd: Array, largest_sd: Array
 ) -> Array:
-    """The spread of the shifts of each level that has two or more, by MacKay's fixed point."""
+    """The spread of the shifts of each level that has two or more, by MacKay's fixed point.
+
+    PRIOR_WEIGHT holds it where the last iteration left it, not where it began: it slows the way, not the end of it.
+    """
     spreads = prior_sd.copy()
     determined = 1.0 - np.square(deviations / prior_sd)
     for group, (_, level) in enumerate(shifts.group_names):

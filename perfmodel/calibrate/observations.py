@@ -38,6 +38,7 @@ class Observations:
     features: tuple[dict[str, str], ...]
     kinds: tuple[str, ...]
     normalised: NDArray[np.bool_]
+    weights: tuple[float, ...] = ()  # of the families in a fit of many; none: all alike
 
     def model(self, logs: Array, rows: Index) -> Array:
         """Log step times of `rows` under log coefficients of shape (n_coefficients, ..., rows)."""
@@ -65,4 +66,4 @@ class Observations:
 
     def families(self, ids: Sequence[int]) -> list[Family]:
         """The given families, for a fit."""
-        return [Family(self.rows[i]) for i in ids]
+        return [Family(self.rows[i], self.weights[i] if self.weights else 1.0) for i in ids]

@@ -59,11 +59,14 @@ LARGEST_SPREAD = 1.5
 # ... but for what is a rate or a share of a device or a link, to no more than this many times its prior.
 PHYSICAL = frozenset(
     {
-        "matmul", "attention", "memory", "elementwise", "call_s", "up_efficiency", "out_efficiency", "up_step_s",
-        "out_step_s", "base_s", "tp_exposed", "bubble", "last_stage",
+        "matmul", "attention", "memory", "elementwise", "call_s", "out_efficiency", "out_step_s", "tp_exposed",
+        "bubble", "last_stage",
     }
 )  # fmt: skip
 LARGEST_GROWTH = 5.0
+# Links inside a node are timed on their own, in collective sweeps: what a step needs beyond that is not theirs.
+TIMED = frozenset({"up_efficiency", "up_step_s", "base_s"})
+TIMED_GROWTH = 1.75
 
 
 def scatter_prior() -> Array:
@@ -76,11 +79,15 @@ def fit_population(
     data: Observations,
     ids: Sequence[int],
     *,
+    spreads: Mapping[tuple[str, str], float] | None = None,
     previous: Fit | None = None,
     learning: int = 12,
     settling: int = 0,
 ) -> Fit:
-    """Fit the families `ids`; with `previous`, start there, keep its variances and only settle (for folds)."""
+    """Fit the families `ids`; with `previous`, start there, keep its variances and only settle (for folds).
+
+    `spreads` are those of the levels, by coefficient and level; without them they are learnt.
+    """
     shifts = make_shifts([data.features[i] for i in ids], LEVELS)
     prior = np.array(
         [
@@ -94,19 +101,17 @@ def fit_population(
             for c, level, _ in shifts.names
         ]
     )
-    largest = np.array(
-        [
-            s * LARGEST_GROWTH if c in PHYSICAL else LARGEST_SPREAD
-            for (c, _, _), s in zip(shifts.names, spread, strict=True)
-        ]
-    )
+    largest = np.array([_largest(c, s) for (c, _, _), s in zip(shifts.names, spread, strict=True)])
+    if spreads is not None:
+        known = [spreads.get((c, level), s) for (c, level, _), s in zip(shifts.names, spread, strict=True)]
+        spread = np.minimum(known, largest)
     start = prior.copy()
     variances, scale = scatter_prior(), START_NOISE
     if previous is not None:
         values = dict(zip(previous.shifts.names, previous.values, strict=True))
-        spreads = dict(zip(previous.shifts.names, previous.prior_sd, strict=True))
+        found = dict(zip(previous.shifts.names, previous.prior_sd, strict=True))
         start = np.array([values.get(name, 0.0) for name in shifts.names])
-        spread = np.array([spreads.get(name, s) for name, s in zip(shifts.names, spread, strict=True)])
+        spread = np.array([found.get(name, s) for name, s in zip(shifts.names, spread, strict=True)])
         variances, scale = previous.scatter, previous.noise
     return fit(
         data.model,
@@ -117,7 +122,7 @@ def fit_population(
         start=start,
         prior=prior,
         prior_sd=spread,
-        largest_sd=largest,
+        largest_sd=largest if spreads is None else None,
         scatter=variances,
         scatter_prior=scatter_prior(),
         noise=scale,
@@ -126,6 +131,13 @@ def fit_population(
         weights=None if previous is None else previous.weights,
         offset_boost=np.where(data.ratio_only[list(ids)], FREE_OFFSET, 1.0),
     )
+
+
+def _largest(coefficient: str, spread: float) -> float:
+    """What the spread of a level, `spread` before anything is fitted, may grow to."""
+    if coefficient in TIMED:
+        return TIMED_GROWTH * spread
+    return LARGEST_GROWTH * spread if coefficient in PHYSICAL else LARGEST_SPREAD
 
 
 def to_beliefs(

@@ -1,9 +1,11 @@
 """What shows of the gradient exchange after the backward pass has hidden what it can.
 
-A share n of the exchange C never hides; the rest R = (1 - n) C runs beside a window B of the backward pass, and shows
-what outlasts it, a hinge with a rounded corner:
+A share n of the exchange C never hides; the rest R = (1 - n) C runs beside a window B of the backward pass, which hides
+the lesser of the two, with a rounded corner:
 
-.. math:: E = n C + \\min\\left(R,\\; \\tfrac12\\left(R - B + \\sqrt{(R - B)^2 + (0.2\\,R)^2}\\right)\\right)          (1)
+.. math:: E = C - \\left(R^{-4} + B^{-4}\\right)^{-1/4}          (1)
+
+More shows with a longer exchange, a larger n or a shorter window, never less.
 
 n and B are beliefs that rest on runs with the usual buckets (1 MiB, then 25 MiB). Other buckets move them as the
 recurrence of `perfmodel.models.overlap` does: gradients of S bytes in buckets of b are ``1 + (S - first)/b`` calls, the
@@ -23,13 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.models.fabric import soft_max
 from perfmodel.models.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.predict.communication import Exchange
 from perfmodel.predict.layouts import Layouts, Sharding, custom_buckets
 
 Array = NDArray[np.float64]
-
-CORNER = 0.2  # of what may hide: width of the rounded corner
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +51,23 @@ def exposed(
     seconds, window, share = exchange.gradients, window_s, never
     if custom_buckets(at):
         seconds, window, share = _bucketed(exchange, at, window_s, never)
-    last = np.maximum(_hinge(seconds, window, share * exchange.gradients), unhidden * exchange.gradients)
+    last = np.maximum(_shown(seconds, window, share * exchange.gradients), unhidden * exchange.gradients)
     shown, total = last, seconds
     if exchange.repeated.any():
         others = at.accumulation - 1.0
-        again = _hinge(exchange.repeated, window, share * exchange.repeated)
+        again = _shown(exchange.repeated, window, share * exchange.repeated)
         shown = shown + others * np.maximum(again, unhidden * exchange.repeated)
         total = total + others * exchange.repeated
     codec = np.where(seconds > 0.0, at.compression_s, 0.0) if at.compression_s.any() else 0.0
     return Exposed(np.asarray((shown + codec) / at.sync_every), np.asarray((total - shown) / at.sync_every))
 
 
-def _hinge(seconds: Array, window: Array, least: Array) -> Array:
+def _shown(seconds: Array, window: Array, least: Array) -> Array:
+    """Seconds of an exchange that show; `least` of them never hide."""
     rest = np.maximum(seconds - least, 0.0)
-    late = rest - window
-    rounded = 0.5 * (late + np.sqrt(late * late + np.square(CORNER * rest)))
-    return np.asarray(least + np.minimum(rounded, rest))
+    larger = soft_max(rest, window)
+    hidden = np.divide(window, larger, out=np.zeros_like(larger), where=larger > 0.0)
+    return np.asarray(least + rest * (1.0 - hidden))
 
 
 def _bucketed(exchange: Exchange, at: Layouts, window_s: Array, never: Array) -> tuple[Array, Array, Array]:

@@ -28,7 +28,8 @@ from perfmodel.validate.resolve import Resolved
 from perfmodel.validate.scores import family_weights
 
 Array = NDArray[np.float64]
-LEARNING = 24  # iterations that learn variances; then the shifts settle
+# Iterations that learn variances; then the shifts settle. Spreads of levels take longer to be found than to be kept.
+LEARNING, LEARNING_SPREADS = 10, 24
 NESTED_PARTS = 10  # of the groups, for tuning that is scored where it was not done
 Say = Callable[[str], None]
 
@@ -44,16 +45,22 @@ class Fitted:
 def fit_everything(
     resolved: Resolved,
     *,
+    spreads: Mapping[tuple[str, str], float] | None,
     schemes: Sequence[str] = tuple(SCHEMES),
     meta: Mapping[str, Any] | None = None,
     workers: int = 1,
     say: Say = lambda text: None,
 ) -> Fitted:
-    """Population and folds, then what is tuned on held-out predictions. Deterministic."""
+    """Population and folds, then what is tuned on held-out predictions. Deterministic.
+
+    `spreads` of the levels are kept, or learnt where there are none: their fixed point has several ends, and a few rows
+    more or less choose between them.
+    """
     data = resolved.observations
     ids = measured_families(data)
     say(f"population: {len(ids)} families, {data.target.size} points")
-    full = fit_population(data, ids, learning=LEARNING, settling=SETTLING)
+    learning = LEARNING_SPREADS if spreads is None else LEARNING
+    full = fit_population(data, ids, spreads=spreads, learning=learning, settling=SETTLING)
     keys: dict[str, dict[str, int]] = {}
     kept: dict[str, list[list[int]]] = {}
     for scheme in schemes:

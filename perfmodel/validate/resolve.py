@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,7 @@ LARGEST_HOST = 8.0
 MOST_TENSOR = 8  # degree, where nobody states one: beyond it groups leave a node
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 NEVER = 1e9  # steps
+COMPOSED = "composed by its source"  # in the note of a point that was not timed on its own
 COMPLETED = (
     "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
 )  # fmt: skip
@@ -336,6 +338,22 @@ def _observe(
         features=tuple(feature_rows),
         kinds=tuple(workloads[row.text["workload"]].kind for row in families),
         normalised=normalised,
+        weights=_weights(families, points, family),
+    )
+
+
+def _weights(
+    families: tuple[Row, ...], points: tuple[Row, ...], family: np.ndarray[Any, np.dtype[np.intp]]
+) -> tuple[float, ...]:
+    """Families of a group that their source made up of the same timings count together as one."""
+    composed = {
+        int(index)
+        for index, point in zip(family, points, strict=True)
+        if COMPOSED in point.text.get("note", "")
+    }
+    counts = Counter(families[index].text["group"] for index in composed)
+    return tuple(
+        1.0 / counts[row.text["group"]] if index in composed else 1.0 for index, row in enumerate(families)
     )
 
 

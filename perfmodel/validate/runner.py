@@ -211,7 +211,9 @@ def _held_out(
     folds, beliefs = shipped_folds(), shipped_beliefs()
     if refit:
         schemes = ("group",) if scheme == "group" else ("group", scheme)
-        fitted = fit_everything(resolved, schemes=schemes, workers=os.cpu_count() or 1)
+        fitted = fit_everything(
+            resolved, spreads=beliefs.level_spreads, schemes=schemes, workers=os.cpu_count() or 1
+        )
         folds, beliefs = fitted.folds, fitted.beliefs
     fold_of = fold_of_families(resolved, folds, scheme)
     return held_out(resolved, folds, beliefs, scheme), dict(enumerate(fold_of.tolist()))

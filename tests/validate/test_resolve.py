@@ -1,4 +1,4 @@
-"""What stands in for a network that nobody states."""
+"""What stands in for a network that nobody states, and families that were not timed on their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.folders import shipped_folder
-from perfmodel.validate.resolve import _usual_networks
+from perfmodel.validate.resolve import Resolved, _usual_networks
 
 NODE = "accelerator: {}\naccelerators_per_node: {}\n"
 
@@ -51,3 +51,13 @@ def test_the_shipped_nodes_give_an_a100_an_eighth_to_a_whole_fast_port() -> None
     usual = _usual_networks(Catalog([shipped_folder()]))
     assert 1e9 < usual["a100-sxm4-80gb"] < 50e9
     assert usual["ampere"] > 0.0
+
+
+def test_families_composed_of_the_same_timings_count_as_one(resolved: Resolved) -> None:
+    """vTrain's times on one node: four depths of each of two widths, all from the cells of that width."""
+    names = [row.text["family"] for row in resolved.families]
+    weights = dict(zip(names, resolved.observations.weights, strict=True))
+    lighter = {name: weight for name, weight in weights.items() if weight != 1.0}
+    assert set(lighter.values()) == {0.25}
+    assert sum(lighter.values()) == 2.0
+    assert all("-single" in name for name in lighter)
