@@ -9,8 +9,8 @@ discrepancy that no coefficient explains (u ~ N(0, U)) and e Student-t noise. Th
 one per level of a feature ("matmul | generation | hopper"), each with a normal prior. Everything is found by
 damped Gauss-Newton steps (Marquardt 1963): the model is linearised at each family's population (the first-order
 method, Beal & Sheiner 1982), families enter the normal equations through their marginal covariance, noise is reweighted
-(Lange, Little & Taylor 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415) with a weak
-inverse-gamma prior.
+(Lange, Little & Taylor 1989), and the variances follow MacKay's fixed point (Neural Computation 4 (1992) 415), those of
+scatter with a weak inverse-gamma prior; those of the shifts of a level may be given instead.
 
 The same equations condition one family on its own measurements: that is calibration.
 """
@@ -243,8 +243,8 @@ def fit(
 
     `model(logs, rows)` evaluates log step times of the given rows; `discrepancy` has shape (n_u, n_points);
     `largest_sd` (n_shifts) bounds what the spread of a shift may grow to, without it spreads stay; spreads, scatter and
-    noise are learnt in `learning` iterations and stay in the `settling` ones, which end when a step gains nothing; `weights` (n_points) are
-    those of an earlier fit, whose outliers would else be trusted in the first step;
+    noise are learnt in `learning` iterations and stay in the `settling` ones, which end when a step gains nothing;
+    `weights` (n_points) are those of an earlier fit, whose outliers would else be trusted in the first step;
     `offset_boost` (n_families) multiplies the variance of the first discrepancy (an offset) where only ratios
     within a family mean something.
     """
