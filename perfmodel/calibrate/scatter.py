@@ -44,7 +44,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "cast_bytes",
         "pace",
     ),
-    ("unfused", "unaligned", "routing_bytes", "imbalance"),
+    ("unfused", "unaligned", "loss_bytes", "routing_bytes", "imbalance"),
     ("host_kernel_s",),
     ("micro_s",),
     ("step_s",),

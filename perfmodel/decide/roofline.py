@@ -21,7 +21,6 @@ from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.compute import (
     EXPERT_CALL_SHARE,
-    LOSS_BYTES,
     PRODUCT_BYTES,
     PRODUCTS_BACKWARD,
     SOFTMAX_BYTES,
@@ -179,7 +178,7 @@ def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, m
         weight = repeats * c.pace * (c.imbalance if routed else 1.0)
         traffic = (local * inner * outer + rows * (inner + outer)) * machine.element_bytes
         fixed = c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0))
-        rate = logit_rate(ops, machine, c) if last else machine.peak_flop_per_s * c.matmul
+        rate = logit_rate(ops, machine, at, c) if last else machine.peak_flop_per_s * c.matmul
         seconds = product_time(
             rows, inner, outer, weights=local, flop_per_s=rate, bytes_per_s=bandwidth,
             activation_bytes=machine.element_bytes, weight_bytes=machine.element_bytes, call_s=fixed,
@@ -191,7 +190,7 @@ def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, m
         )
         made[name] = _joined(made.get(name), phase)
     if "logits and loss" in made:
-        loss = m * at.micro_batch * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES
+        loss = m * at.micro_batch * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes
         tail = Phase("logits and loss", np.zeros(()), loss, c.pace * loss / bandwidth, np.zeros(()))
         made["logits and loss"] = _joined(made["logits and loss"], tail)
     return list(made.values())

@@ -35,7 +35,7 @@ TERMS: dict[str, Term] = {
         "product = (2RIO/(P matmul) | V/(B memory)) + call",
         ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
-        ("matmul", "attention", "unfused", "unaligned", "memory", "elementwise", "call_s", "other", "other_traffic", "winograd",
+        ("matmul", "attention", "unfused", "unaligned", "loss_bytes", "memory", "elementwise", "call_s", "other", "other_traffic", "winograd",
          "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(

@@ -49,7 +49,7 @@ class Coefficients:
     attention: Array = _coefficient(
         0.42,
         0.3,
-        "generation framework",
+        "generation framework framework*generation",
         "1",
         "fraction of the 16-bit peak that fused attention reaches",
         _KERNELS,
@@ -85,6 +85,14 @@ class Coefficients:
         "FLOP",
         "work of a compute unit per cycle in a product of odd width, whose operands load one by one",
         _KERNELS,
+    )
+    loss_bytes: Array = _coefficient(
+        34.0,
+        0.2,
+        "framework",
+        "B",
+        "traffic per logit beside its product: casts, softmax, loss and their gradient",
+        "kernel counting",
     )
     other: Array = _coefficient(
         0.45, 0.45, "kind kind*width generation*width accelerator workload framework tuning",
@@ -312,8 +320,9 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     ("attention", "framework", "fsdp_eager"): 0.25,
     # Tensor cores before Ampere's take aligned operands only; a unit's plain cores do 64 x 2 x 2 FLOP a cycle in 16 bit.
     **{("unaligned", "generation", name): 256.0 for name in ("volta", "turing")},
-    # These pad the vocabulary.
-    **{("unaligned", "framework", name): 1e5 for name in ("megatron_core", "megatron_eager", "xla")},
+    # Megatron-LM's mpu/cross_entropy.py takes maximum, difference, exponential, sum, quotient and gradient one by one, in
+    # 32 bit: 40 bytes, and 12 of casts. A library's log-softmax: cast (6), forward (8), backward (12), cast back (8).
+    ("loss_bytes", "framework", "megatron_eager"): 52.0,
     # Megatron-LM before its core reduces gradients after the last backward pass, behind nothing (its
     # model/distributed.py; overlap came with --overlap-grad-reduce in 2023).
     **{(name, "framework", "megatron_eager"): 0.95 for name in ("dp_exposed", "net_exposed")},

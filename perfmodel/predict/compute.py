@@ -16,7 +16,6 @@ from perfmodel.workloads.operations import (
     FAST_CONVOLUTION,
     HIDDEN_TRAFFIC,
     INNER_TRAFFIC,
-    WIDEST_LOAD,
     Operations,
     Split,
 )
@@ -37,8 +36,7 @@ BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
 TENSOR_HOST = 0.12
 # Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
 CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
-# Bytes per logit beside its products: cast to 32 bit (6), log-softmax (8), its gradient (12), and back to 16 bit (8).
-LOSS_BYTES = 34.0
+WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
 EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
 
 
@@ -65,7 +63,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
     rate = machine.peak_flop_per_s * c.matmul
-    rate16 = logit_rate(ops, machine, c)
+    rate16 = logit_rate(ops, machine, at, c)
     cut = 1.0 / (at.cp * at.tp * at.pp)
     width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
     repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
@@ -118,7 +116,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
 
     last = (
         logits * (2.0 + ops.trainable_fraction)
-        + samples * ops.logit_elements / (at.cp * at.tp) * LOSS_BYTES / bandwidth
+        + samples * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes / bandwidth
     )
     host_passes = 1.0 + BACKWARD_HOST + repeated
     host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + TENSOR_HOST * np.log2(at.tp))
@@ -163,17 +161,18 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
     return np.asarray(scale * ((1.0 - share) * fused + c.unfused * (products + softmax)))
 
 
-def logit_rate(ops: Operations, machine: Machine, c: Coefficients) -> Array:
+def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Array:
     """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
 
-    The smooth least of the 16-bit rate and ``unaligned * alignment * unit_hz``; loads of full width, or a clock that is
-    unknown, change nothing.
+    The smooth least of the 16-bit rate and ``unaligned * g * unit_hz``, g the greatest power of two in a rank's logits
+    (at most 8); loads of full width, or a clock that is unknown, change nothing.
     """
     rate = machine.peak16_flop_per_s * c.matmul
-    held = (ops.logit_alignment < WIDEST_LOAD) & (machine.unit_hz > 0.0)
+    loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)
+    held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0)
     if not np.any(held):
         return rate
-    most = np.where(held, c.unaligned * ops.logit_alignment * machine.unit_hz, np.inf)
+    most = np.where(held, c.unaligned * loaded * machine.unit_hz, np.inf)
     return np.asarray((rate**-4.0 + most**-4.0) ** -0.25)
 
 

@@ -16,7 +16,7 @@ from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.workload import Workload
-from perfmodel.workloads.operations import TRANSFORMER_KINDS, Operations, operations
+from perfmodel.workloads.operations import PADS_VOCABULARY, TRANSFORMER_KINDS, Operations, operations
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class Setup:
     @cached_property
     def operations(self) -> Operations:
         """Per-sample operations."""
-        return operations(self.workload, self.seq_len)
+        return operations(self.workload, self.seq_len, pads_vocabulary=self.stack in PADS_VOCABULARY)
 
     @cached_property
     def machine(self) -> Machine:

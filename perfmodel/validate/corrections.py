@@ -16,7 +16,7 @@ from pathlib import Path
 from perfmodel.validate.tables import NUMBERS, Row
 
 ANY = "*"
-UNSTATED = ("document_len",)  # columns of points that the form lets out, and corrections may fill
+UNSTATED = ("document_len", "vocab")  # columns of points that the form lets out, and corrections may fill
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from perfmodel.validate.corpus import ALONE, Corpus, batch_in_note, recomputed
 from perfmodel.validate.tables import Row
 from perfmodel.workloads.operations import (
     LANGUAGE_KINDS,
+    PADS_VOCABULARY,
     TRANSFORMER_KINDS,
     Operations,
     operations,
@@ -64,7 +65,8 @@ COMPOSED = "composed by its source"  # in the note of a point that was not timed
 COMPLETED = (
     "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
 )  # fmt: skip
-# Of a workload, in the columns of workloads.csv.
+# Of a workload: what a point may say of its own, and what the columns of workloads.csv have no place for.
+OWN = ("document_len", "vocab")
 UNSTATED = ("conv3x3_share", "projected_vocab", "memory_len", "attention_window", "window_layers")
 
 
@@ -90,9 +92,10 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     ] + repeated(graded)
     known, workloads, unresolved = _known_families(corpus, catalog)
     contradicted += [
-        (point, f"document_len is stated, and no attention of {name} is counted")
+        (point, f"{column} is stated, and no attention of {name} is counted")
+        for column in OWN
         for point in graded
-        if point.number["document_len"] is not None
+        if point.number[column] is not None
         and point.text["family"] in known
         and not workloads[name := known[point.text["family"]].text["workload"]].is_counted
     ]
@@ -287,18 +290,20 @@ def _observe(
 ) -> Observations:
     rows = [families[index] for index in family]
     used = [workloads[row.text["workload"]] for row in rows]
-    built: dict[tuple[str, float | None, float | None], int] = {}
+    built: dict[tuple[str, float | None, tuple[tuple[str, float], ...], bool], int] = {}
     structs: list[Operations] = []
     which = np.empty(len(points), dtype=np.intp)
     columns = {name: np.empty(len(points)) for name in COMPLETED}
     normalised = np.zeros(len(points), dtype=bool)
     target = np.empty(len(points))
     for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
-        key = (row.text["workload"], _real_tokens(point), point.number.get("document_len"))
+        said = {name: value for name in OWN if (value := point.number.get(name))}
+        pads = "vocab" not in said and row.text["framework_class"] in PADS_VOCABULARY
+        key = (row.text["workload"], _real_tokens(point), tuple(said.items()), pads)
         if key not in built:
             built[key] = len(structs)
-            packed = workload.model_copy(update={"document_len": key[2]}) if key[2] else workload
-            structs.append(operations(packed, int(key[1]) if key[1] else None))
+            own = workload.model_copy(update=said) if said else workload
+            structs.append(operations(own, int(key[1]) if key[1] else None, pads_vocabulary=pads))
         which[i] = built[key]
         filled = complete(point, workload, _sharding(row), float(machines[family[i]].memory_bytes))
         normalised[i] = point.number["global_batch"] is None

@@ -18,10 +18,10 @@ from perfmodel.units import plain_number
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
-    "document_len",
+    "document_len", "vocab",
 )  # fmt: skip
 _COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
-_WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group")
+_WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group", "vocab")
 # The least a number may be where zero means nothing, and more than any count, size, rate or time of a run.
 _LEAST = {
     **dict.fromkeys((*_WHOLE, "seq_len", "document_len"), 1.0),
@@ -32,7 +32,7 @@ _LEAST = {
 _MOST = {
     **dict.fromkeys((*_COUNTS, "shard_group"), 1e7),
     "accelerators_per_node": 4096.0,  # as for a node of the catalogue
-    **dict.fromkeys(("seq_len", "document_len"), 1e8),
+    **dict.fromkeys(("seq_len", "document_len", "vocab"), 1e8),
     **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
     **dict.fromkeys(("global_batch", "micro_batch"), 1e12),
     **dict.fromkeys(("accumulation", "repeats", "network_gbit_per_s_per_node"), 1e9),

@@ -14,9 +14,8 @@ attention; Dao & Gu 2024 (arXiv:2405.21060) for Mamba-2.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -44,6 +43,8 @@ LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-ma
 # activation function and rotary embedding per token and unit of FFN or QKV width (Korthikanti 2022, sec. 4).
 HIDDEN_TRAFFIC = 26.0
 INNER_TRAFFIC = 5.2
+# A gate reads two halves and writes one: three widths forward and five backward, where an activation alone has two and three.
+GATED_TRAFFIC = 8.0 / 5.0
 # A convolutional or recurrent network whose traffic nobody counted: FLOP per byte moved in 16 bit.
 UNCOUNTED_INTENSITY = 40.0
 # Winograd's F(2x2, 3x3) needs 16 multiplications where the direct convolution needs 36 (Lavin & Gray,
@@ -52,7 +53,8 @@ FAST_CONVOLUTION = 2.25
 # Tokens that a masked language model projects on its vocabulary (BERT: 80 of 512, 20 of 128).
 MASKED_SHARE = 0.156
 ROUNDED = 0.05  # of the parameters: what stated counts may differ by and mean the same
-WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
+# Framework classes that round the vocabulary up, so that every rank has a multiple of eight logits (Megatron-LM: of 128).
+PADS_VOCABULARY = frozenset({"megatron_core", "megatron_eager", "xla"})
 # Kernel launches of a forward pass where nobody counted them.
 TYPICAL_KERNELS = {"recommendation": 40.0}
 
@@ -84,9 +86,7 @@ class Operations:
     hidden_traffic: Array  # bytes per sample at 2 B per element, not cut by tensor parallelism
     inner_traffic: Array  # the same, cut by tensor parallelism
     logit_elements: Array
-    logit_alignment: (
-        Array  # logits that one load may take: the greatest power of two in their number, at most 8
-    )
+    logit_width: Array  # logits of a token in one product; 0 where their number is round whatever cuts it
     # everything that is neither a slot nor attention
     other_flop: Array
     conv3x3_flop: Array  # of them, in dense 3x3 convolutions of stride 1 in two dimensions
@@ -176,9 +176,17 @@ class _Slots:
         return dict(zip(_SLOT_FIELDS, table.T.copy(), strict=True))
 
 
-def operations(workload: Workload, seq_len: int | None = None) -> Operations:
-    """Operations of one sample of `workload` at `seq_len` (the workload's own when not given)."""
-    return _transformer(workload, seq_len) if workload.is_counted else _generic(workload)
+def operations(
+    workload: Workload, seq_len: int | None = None, *, pads_vocabulary: bool = False
+) -> Operations:
+    """Operations of one sample of `workload` at `seq_len` (the workload's own when not given).
+
+    `pads_vocabulary` says that whoever runs it rounds the number of logits up.
+    """
+    if not workload.is_counted:
+        return _generic(workload)
+    counted = _transformer(workload, seq_len)
+    return replace(counted, logit_width=np.zeros(())) if pads_vocabulary else counted
 
 
 def _number(value: Any, default: float = 0.0) -> float:
@@ -366,12 +374,11 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
     mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
 
+    activated = dense_width * mlp_layers + (_shared_width(w) + expert_width * top_k) * moe_layers
     inner_widths = (
-        dense_width * mlp_layers * gates
+        activated * (GATED_TRAFFIC if w.gated_mlp else 1.0)
         + score_width * attention_layers
         + mamba_layers * 2 * mamba_inner
-        + _shared_width(w) * moe_layers * gates
-        + expert_width * top_k * moe_layers * gates
     )
     # Cross attention is half a block more; a decoder's block counts by its share of the tokens.
     blocks = layers / 2.0 if hybrid else first_layers + 1.5 * decoder_rows * decoder_layers
@@ -390,7 +397,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         inner_traffic=INNER_TRAFFIC * tokens * row_share * inner_widths,
         logit_elements=tokens * logit_rows * logits,
         # Clusters of an adaptive softmax have cut-offs of their own, round ones.
-        logit_alignment=WIDEST_LOAD if w.projected_vocab else math.gcd(int(vocab), WIDEST_LOAD),
+        logit_width=0.0 if w.projected_vocab else vocab,
         other_flop=mamba_flop,
         kernels=14.0 * layers,
         **_parameters(slots, w),
@@ -424,7 +431,6 @@ def _generic(w: Workload) -> Operations:
     return _struct(
         _Slots(),
         tokens=1.0,
-        logit_alignment=WIDEST_LOAD,
         hidden=1.0,
         layers=1.0,
         heads=1.0,

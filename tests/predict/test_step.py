@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.models.roofline import product_time
 from perfmodel.predict.coefficients import NAMES, from_logs, quiet, textbook
-from perfmodel.predict.compute import micro_batch
+from perfmodel.predict.compute import logit_rate, micro_batch
 from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.predict.machine import machine
 from perfmodel.predict.step import PARTS, step
@@ -91,7 +91,7 @@ def test_a_latent_of_a_quarter_moves_a_quarter_to_the_experts():
 
 def test_an_odd_vocabulary_holds_up_fast_tensor_cores_only():
     """Element by element, 108 units of an A100 feed about 100 TFLOP/s: less than its 16-bit rate, more than tf32's."""
-    odd = replace(LLAMA, logit_alignment=np.asarray(1.0))
+    odd = replace(LLAMA, logit_width=np.asarray(50257.0))
     last = {
         (name, precision): float(
             micro_batch(ops, machine_of("dgx-a100", precision), at(1.0, batch=1.0), textbook()).last
@@ -104,9 +104,38 @@ def test_an_odd_vocabulary_holds_up_fast_tensor_cores_only():
     unknown = replace(A100, unit_hz=np.asarray(0.0))
     same = [float(micro_batch(ops, unknown, at(1.0, batch=1.0), textbook()).last) for ops in (odd, LLAMA)]
     assert same[0] == same[1] == last["even", "bf16"]
-    padded = replace(textbook(), unaligned=np.asarray(1e5))
-    ratio = micro_batch(odd, A100, at(1.0, batch=1.0), padded).last / last["even", "bf16"]
-    assert float(ratio) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "tp", "loaded"),
+    [
+        (50257, 1, 1),
+        (30522, 1, 2),
+        (50260, 1, 4),
+        (50304, 1, 8),
+        (50257, 2, 8),
+        (50257, 4, 4),
+        (50257, 8, 2),
+        (0, 1, 8),
+    ],
+)
+def test_a_load_takes_as_many_logits_as_divide_those_of_a_rank(vocab: int, tp: int, loaded: int) -> None:
+    """vTrain's model gives each of tp ranks vocab // tp of 50,257 words: 25,128, 12,564 and 6,282."""
+    ops = replace(LLAMA, logit_width=np.asarray(float(vocab)))
+    layout = replace(at(float(tp), batch=1.0), tp=np.asarray(float(tp)))
+    c = replace(textbook(), unaligned=np.asarray(1.0))  # so little that it is the whole limit
+    free = A100.peak16_flop_per_s * c.matmul
+    limit = free if loaded == 8 else loaded * A100.unit_hz
+    assert float(logit_rate(ops, A100, layout, c)) == pytest.approx(float(limit), rel=1e-6)
+
+
+def test_the_loss_moves_its_bytes_for_every_logit():
+    lean, plain = (replace(textbook(), loss_bytes=np.asarray(float(b))) for b in (34, 52))
+    layout = at(8.0, batch=8.0, tp=2)
+    more = micro_batch(LLAMA, A100, layout, plain).last - micro_batch(LLAMA, A100, layout, lean).last
+    samples = float(layout.micro_batch)
+    bandwidth = float(A100.memory_bytes_per_s * textbook().memory)
+    assert float(more) == pytest.approx(samples * 8192 * 128256 / 2 * 18 / bandwidth)
 
 
 def test_recomputation_costs_a_third_more_at_most():

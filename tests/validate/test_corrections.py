@@ -128,6 +128,26 @@ def test_documents_of_a_packed_sequence_are_a_column_or_a_correction(
     assert (stated / whole).tolist() == [0.5] * 4
 
 
+def test_logits_that_nobody_padded_are_a_column_or_a_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megatron pads the vocabulary of its models; a run that did not says how many words it had."""
+    address = "github.com/somebody/else"
+    folder = benchmark(tmp_path / "d", address)
+    stated = FAMILIES.replace("pytorch_eager", "megatron_eager")
+    assert stated != FAMILIES
+    (folder / "families.csv").write_text(stated)
+    one = Correction(address, "*", "k=16", "vocab", "", "50257", "the model pads nothing")
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: (one,))
+    width = resolve(read_corpus(folder), Catalog.default()).observations.ops.logit_width
+    assert width.tolist() == [0.0, 0.0, 50257.0, 0.0]
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: ())
+    lines = POINTS.splitlines()
+    (folder / "points.csv").write_text("\n".join([lines[0] + ",vocab", *(line + ",999" for line in lines[1:])]))
+    ops = resolve(read_corpus(folder), Catalog.default()).observations.ops
+    assert ops.logit_width.tolist() == [999.0] * 4
+
+
 def test_a_time_stands_for_the_tokens_that_it_was_stated_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,12 +215,15 @@ def test_a_cell_that_cannot_be_is_refused(folder: Folder, table: str, old: str, 
     assert folder.change(table, old, new).faults() == [said]
 
 
-def test_documents_of_what_has_no_attention_are_listed_and_not_scored(folder: Folder) -> None:
+@pytest.mark.parametrize("column", ["document_len", "vocab"])
+def test_documents_and_words_of_what_has_no_attention_are_listed_and_not_scored(
+    folder: Folder, column: str
+) -> None:
     lines = folder.texts["points"].splitlines()
-    folder.texts["points"] = "\n".join([lines[0] + ",document_len", *(line + ",180" for line in lines[1:])])
+    folder.texts["points"] = "\n".join([f"{lines[0]},{column}", *(line + ",180" for line in lines[1:])])
     result = folder.result("datasheet")
     said = {one["reason"] for one in result["contradicted"]}
-    assert said == {"document_len is stated, and no attention of resnet50 is counted"}
+    assert said == {f"{column} is stated, and no attention of resnet50 is counted"}
     assert result["modes"]["datasheet"]["points"] == 3
 
 

@@ -77,12 +77,22 @@ def test_an_adaptive_softmax_projects_on_less() -> None:
     assert saved == pytest.approx(2 * 512 * float(whole.logit_elements - less.logit_elements))
 
 
-@pytest.mark.parametrize(("vocab", "loaded"), [(50257, 1), (30522, 2), (50260, 4), (50304, 8), (51200, 8)])
-def test_a_vocabulary_says_how_many_logits_a_load_takes(vocab: int, loaded: int) -> None:
-    workload = CATALOG.get("workloads", "llama3-8b").model_copy(update={"vocab": vocab})
-    assert float(operations(workload).logit_alignment) == loaded
+def test_logits_are_as_many_as_words_unless_somebody_rounds_them() -> None:
+    workload = CATALOG.get("workloads", "llama3-8b").model_copy(update={"vocab": 50257})
+    assert float(operations(workload).logit_width) == 50257
+    assert float(operations(workload, pads_vocabulary=True).logit_width) == 0
     adaptive = workload.model_copy(update={"projected_vocab": 10001})
-    assert float(operations(adaptive).logit_alignment) == 8
+    assert float(operations(adaptive).logit_width) == 0
+
+
+def test_a_gate_moves_more_than_an_activation_and_less_than_two() -> None:
+    """Three widths forward and five backward, where an activation alone has two and three."""
+    gated = CATALOG.get("workloads", "llama3-8b")
+    plain = gated.model_copy(update={"gated_mlp": False, "params": None})
+    attention = 5.2 * 8192 * 4096 * 32
+    of_mlp = [float(operations(w).inner_traffic) - attention for w in (plain, gated)]
+    assert of_mlp[0] == pytest.approx(5.2 * 8192 * 14336 * 32)
+    assert of_mlp[1] / of_mlp[0] == pytest.approx(8 / 5)
 
 
 def test_tokens_travel_to_their_experts_in_the_latent_width() -> None:
