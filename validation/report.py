@@ -325,7 +325,8 @@ def peers(source: dict[str, Any]) -> list[str]:
     note = (
         "Peers as shipped, or by their own claim; ours predicts with the source left out and nothing profiled.",
         "These are few runs: fits of some thirty variants of the model gave 2.3 to 14.3 % on Korthikanti's, so a point or two is no",
-        "difference. How the host's time grows with tensor ranks was read off vTrain's one-node runs: that row owes it something.",
+        "difference. How the host's time grows with tensor ranks was read off vTrain's one-node runs, and that their vocabulary is",
+        "not padded was first seen in their times, then in its code: that row owes both something.",
     )
     return [
         "## Published simulators on the same runs",
