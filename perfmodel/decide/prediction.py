@@ -18,6 +18,7 @@ from perfmodel.decide.knee_causes import knee_odds, knees, ratio_band
 from perfmodel.decide.metrics import baseline_index, efficiency, speedup
 from perfmodel.decide.power import energy_band, measured_power, power_of, range_share
 from perfmodel.decide.pricing import Tariff
+from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.curve import Curve, curve
@@ -31,6 +32,7 @@ from perfmodel.specs.layout import Layout
 Array = NDArray[np.float64]
 
 DRAWS = 200
+NOTED_SAVING = 0.02  # of a step, from which a vocabulary is told to be padded
 NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
 
 
@@ -218,6 +220,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             *([cost.sentence] if found.feasible.sum() > 1 else []),  # one K is no choice
             *_lost_energy(cost),
             *_above_one(found, eff, base),
+            *_odd_vocabulary(found),
         ],
     }
 
@@ -282,6 +285,19 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
         f"K = {int(found.k[base])} is short of memory; K = {int(found.k[best])} runs another layout ({words})"
     )
     return [f"efficiency above 1: {why if keys else 'a smaller batch per accelerator runs better here'}"]
+
+
+def _odd_vocabulary(found: Curve) -> list[str]:
+    """Said where nobody rounds a vocabulary up whose logits tensor cores must wait for."""
+    saved = np.where(found.feasible, padding_saves(found), 0.0)
+    most = int(np.argmax(saved))
+    if saved[most] < NOTED_SAVING:
+        return []
+    words, stack = int(found.setup.operations.logit_width), found.setup.stack
+    return [
+        f"{words:,} words are no multiple of 8, and {stack} does not pad them: rounded up, a step at "
+        f"K = {int(found.k[most])} would take {saved[most]:.0%} less"
+    ]
 
 
 def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:

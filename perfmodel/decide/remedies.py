@@ -12,6 +12,7 @@ from perfmodel.predict.coefficients import NAMES
 from perfmodel.predict.curve import Curve, coefficients
 from perfmodel.predict.layouts import SHARDED, Layouts, Sharding
 from perfmodel.predict.step import step
+from perfmodel.workloads.operations import Operations
 
 Array = NDArray[np.float64]
 
@@ -187,7 +188,17 @@ def after_remedy(curve: Curve, part: str) -> Array:
         at = replace(at, loader_bytes_per_s=rates[0], storage_bytes_per_s=rates[1])
     elif part == "straggler":
         at = replace(at, slow_share=np.zeros_like(at.slow_share))
-    found = coefficients(curve.setup, logs[:, None], curve.k)
-    changed = step(ops, curve.setup.machine, at, found).time_s
-    curve.mended[part] = np.asarray(curve.time_s * changed / curve.step.time_s)
+    curve.mended[part] = curve.time_s * _changed(curve, logs, ops, at)
     return curve.mended[part]
+
+
+def padding_saves(curve: Curve) -> Array:
+    """Share of the step that a vocabulary rounded up to a multiple of eight saves at each K."""
+    padded = replace(curve.setup.operations, logit_width=np.zeros(()))
+    return 1.0 - _changed(curve, curve.logs, padded, curve.at)
+
+
+def _changed(curve: Curve, logs: Array, ops: Operations, at: Layouts) -> Array:
+    """T(K) with other coefficients, operations or layouts over that of the curve."""
+    found = coefficients(curve.setup, logs[:, None], curve.k)
+    return np.asarray(step(ops, curve.setup.machine, at, found).time_s / curve.step.time_s)

@@ -143,7 +143,9 @@ def test_logits_that_nobody_padded_are_a_column_or_a_correction(
     assert width.tolist() == [0.0, 0.0, 50257.0, 0.0]
     monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: ())
     lines = POINTS.splitlines()
-    (folder / "points.csv").write_text("\n".join([lines[0] + ",vocab", *(line + ",999" for line in lines[1:])]))
+    (folder / "points.csv").write_text(
+        "\n".join([lines[0] + ",vocab", *(line + ",999" for line in lines[1:])])
+    )
     ops = resolve(read_corpus(folder), Catalog.default()).observations.ops
     assert ops.logit_width.tolist() == [999.0] * 4
 
