@@ -293,9 +293,10 @@ def _odd_vocabulary(found: Curve) -> list[str]:
     most = int(np.argmax(saved))
     if saved[most] < NOTED_SAVING:
         return []
-    words, stack = int(found.setup.operations.logit_width), found.setup.stack
+    words, ranks = int(found.setup.operations.logit_width), int(found.names[most]["tp"])
+    told = f"{words // ranks:,} of {words:,} words on a rank" if ranks > 1 else f"{words:,} words"
     return [
-        f"{words:,} words are no multiple of 8, and {stack} does not pad them: rounded up, a step at "
+        f"{told} are no multiple of 8, and {found.setup.stack} does not pad them: rounded up, a step at "
         f"K = {int(found.k[most])} would take {saved[most]:.0%} less"
     ]
 
