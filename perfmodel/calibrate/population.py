@@ -59,7 +59,7 @@ LARGEST_SPREAD = 1.5
 # ... but for what is a rate or a share of a device or a link, to no more than this many times its prior.
 PHYSICAL = frozenset(
     {
-        "matmul", "attention", "memory", "elementwise", "call_s", "out_efficiency", "out_step_s", "tp_exposed",
+        "matmul", "attention", "memory", "elementwise", "call_s", "tail", "out_efficiency", "out_step_s", "tp_exposed",
         "bubble", "last_stage",
     }
 )  # fmt: skip

@@ -41,6 +41,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "other_traffic",
         "winograd",
         "call_s",
+        "tail",
         "cast_bytes",
         "pace",
     ),

@@ -83,6 +83,9 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
         "peak rate": _of(device, f"peak.{rate}", float(machine.peak_flop_per_s), "FLOP/s", "default"),
         "memory bandwidth": _of(device, "memory_bandwidth", device.memory_bandwidth, "B/s", "default"),
         "memory": _of(device, "memory", device.memory, "B", "default"),
+        "compute units": _of(
+            device, "compute_units", float(machine.units), "", "unknown, or no GPU: no wave of tiles is part full"
+        ),
         "scale-up bandwidth": _of(
             up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3 where nobody says"
         ),

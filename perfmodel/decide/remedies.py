@@ -20,7 +20,7 @@ _HALF, _DOUBLE = -float(np.log(2.0)), float(np.log(2.0))
 _LINKS = {"up_efficiency": _DOUBLE, "out_efficiency": _DOUBLE, "bus_bytes_per_s": _DOUBLE}
 # The log shifts of coefficients that stand for the remedy of each part.
 SHIFTS: dict[str, Mapping[str, float]] = {
-    "compute": {"call_s": _HALF},
+    "compute": {"call_s": _HALF, "tail": _HALF},
     "host": {"host_kernel_s": _HALF, "micro_s": _HALF, "step_s": _HALF},
     "tensor_parallel": _LINKS,
     "context_parallel": _LINKS,

@@ -9,35 +9,31 @@ Reference: Williams, Waterman, Patterson, Communications of the ACM 52 (2009) 65
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.prediction import curve_of, inputs_of
-from perfmodel.models.roofline import product_time, ridge_flop_per_byte
+from perfmodel.models.roofline import ridge_flop_per_byte
 from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.compute import (
-    EXPERT_CALL_SHARE,
     PRODUCT_BYTES,
     PRODUCTS_BACKWARD,
     SOFTMAX_BYTES,
     MicroBatch,
-    logit_rate,
     micro_batch,
     other_work,
     score_bytes,
 )
 from perfmodel.predict.curve import Curve, coefficients
-from perfmodel.predict.layouts import Layouts
-from perfmodel.predict.machine import Machine
+from perfmodel.predict.products import products
 from perfmodel.predict.step import OPTIMIZER_BYTES
 from perfmodel.results import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
-from perfmodel.workloads.operations import Operations, Split
 
 Array = NDArray[np.float64]
 
@@ -45,18 +41,23 @@ ATTENTION_PASSES = 3.5  # FLOP of fused attention, forward and backward, over a 
 ELEMENTWISE_FLOP = 1.0  # per element read and written: norms, residuals, activations
 ADAM_FLOP = 12.0  # per parameter of an optimizer step
 WORTH_SAYING = 0.7  # share of the step under a roof below which the rest is mentioned
-LAUNCH_BOUND = 0.5  # share of fixed time from which a product is bound by its launch
+LOGITS = "logits and loss"
+LAUNCH_BOUND = 0.5  # share of idle time from which a product is bound by launches and part-full waves
 
 
 @dataclass(frozen=True)
 class Phase:
-    """FLOP, bytes, seconds of one accelerator and step at each K; `fixed_s` is time that no roof explains."""
+    """FLOP, bytes, seconds of one accelerator and step at each K; `idle_s` is time that no roof explains.
+
+    `compute_s` are seconds at the rate that such work can reach at most, where that is not the rate of products.
+    """
 
     name: str
     flop: Array
     traffic_bytes: Array
     time_s: Array
-    fixed_s: Array
+    idle_s: Array = field(default_factory=lambda: np.zeros(()))
+    compute_s: Array | None = None
 
 
 def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Result:
@@ -109,13 +110,19 @@ def _saved(found: Curve) -> list[str]:
 def _row(
     phase: Phase, good: NDArray[np.bool_], k: list[int], rate: float, bandwidth: float
 ) -> dict[str, Any]:
-    flop, traffic, time, fixed = (
+    flop, traffic, time, idle, compute = (
         np.broadcast_to(value, good.shape)[good]
-        for value in (phase.flop, phase.traffic_bytes, phase.time_s, phase.fixed_s)
+        for value in (
+            phase.flop,
+            phase.traffic_bytes,
+            phase.time_s,
+            phase.idle_s,
+            phase.flop / rate if phase.compute_s is None else phase.compute_s,
+        )
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        bound = np.where(flop / rate >= traffic / bandwidth, "compute", "memory")
-        bound = np.where(fixed > LAUNCH_BOUND * time, "launch", bound)
+        bound = np.where(compute >= traffic / bandwidth, "compute", "memory")
+        bound = np.where(idle > LAUNCH_BOUND * time, "launch", bound)
         return {
             "name": phase.name,
             "k": k,
@@ -134,8 +141,6 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     mb = micro_batch(ops, machine, at, c)
     bandwidth = machine.memory_bytes_per_s * c.memory
     m, cut = at.accumulation, 1.0 / (at.cp * at.tp * at.pp)
-    none = np.zeros(())
-    products = _products(ops, machine, at, c, mb)
     width = at.micro_batch * ops.tokens / at.cp / at.tp * machine.element_bytes
     tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
     repeated = np.maximum(mb.repeated, at.selective)
@@ -150,58 +155,45 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     optimizer = found.step.parts["optimizer"]
     owned = optimizer * bandwidth / (OPTIMIZER_BYTES * c.optimizer)
     return [
-        *products,
+        *_products(found, c, mb),
         Phase("attention", m * at.micro_batch * ops.attention_flop * cut * passes,
-              m * (tensors * (ATTENTION_PASSES + repeated) + scores), m * mb.attention, none),
+              m * (tensors * (ATTENTION_PASSES + repeated) + scores), m * mb.attention),
         Phase("element-wise", m * elementwise * ELEMENTWISE_FLOP / (2.0 * machine.element_bytes), m * elementwise,
-              m * mb.elementwise, none),
+              m * mb.elementwise),
         Phase("convolutions and other", m * other * other_work(ops, machine, c),
-              m * other * ops.other_traffic * 0.5 * machine.element_bytes * c.other_traffic, m * mb.other, none),
-        Phase("optimizer", owned * ADAM_FLOP, owned * OPTIMIZER_BYTES * c.optimizer, optimizer, none),
+              m * other * ops.other_traffic * 0.5 * machine.element_bytes * c.other_traffic, m * mb.other),
+        Phase("optimizer", owned * ADAM_FLOP, owned * OPTIMIZER_BYTES * c.optimizer, optimizer),
     ]  # fmt: skip
 
 
-def _products(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, mb: MicroBatch) -> list[Phase]:
+def _products(found: Curve, c: Coefficients, mb: MicroBatch) -> list[Phase]:
     """Matrix products of the same shape together; logits with the loss that follows them."""
-    bandwidth = machine.memory_bytes_per_s * c.memory
-    tokens, m = at.micro_batch * ops.tokens / at.cp, at.accumulation
-    passes = 2.0 + ops.trainable_fraction
+    ops, machine, at, m = found.setup.operations, found.setup.machine, found.at, found.at.accumulation
     made: dict[str, Phase] = {}
-    for slot in range(ops.slot_count.shape[0]):
-        split, last = ops.slot_split[slot], bool(ops.slot_last[slot] > 0)
-        routed = bool(split == Split.EXPERT)
-        local = ops.slot_experts[slot] / at.ep if routed else np.ones(())
-        rows = tokens * ops.slot_rows[slot] / (at.tp if routed else 1.0)
-        inner = ops.slot_inner[slot] / (at.tp if split == Split.ROW else 1.0)
-        outer = ops.slot_outer[slot] / (at.tp if split == Split.COLUMN else 1.0)
-        repeats = m * ops.slot_count[slot] * (passes if last else (passes + mb.repeated) / at.pp)
-        weight = repeats * c.pace * (c.imbalance if routed else 1.0)
-        traffic = (local * inner * outer + rows * (inner + outer)) * machine.element_bytes
-        fixed = c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0))
-        rate = logit_rate(ops, machine, at, c) if last else machine.peak_flop_per_s * c.matmul
-        seconds = product_time(
-            rows, inner, outer, weights=local, flop_per_s=rate, bytes_per_s=bandwidth,
-            activation_bytes=machine.element_bytes, weight_bytes=machine.element_bytes, call_s=fixed,
-        )  # fmt: skip
-        kind = "logits and loss" if last else "experts" if routed else "product"
-        name = kind if last else f"{kind} {ops.slot_inner[slot]:.0f} x {ops.slot_outer[slot]:.0f}"
+    for product in products(ops, machine, at, c, mb.repeated):
+        shape = f"{ops.slot_inner[product.slot]:.0f} x {ops.slot_outer[product.slot]:.0f}"
+        kind = "experts" if product.is_routed else "product"
+        name = LOGITS if product.is_logits else f"{kind} {shape}"
         phase = Phase(
-            name, repeats * 2.0 * rows * inner * outer, repeats * traffic, weight * seconds, weight * fixed
-        )
+            name, m * product.flop, m * product.elements * machine.element_bytes, m * product.seconds,
+            m * product.idle_s, m * product.compute_s,
+        )  # fmt: skip
         made[name] = _joined(made.get(name), phase)
-    if "logits and loss" in made:
+    if LOGITS in made:
         loss = m * at.micro_batch * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes
-        tail = Phase("logits and loss", np.zeros(()), loss, c.pace * loss / bandwidth, np.zeros(()))
-        made["logits and loss"] = _joined(made["logits and loss"], tail)
+        seconds = c.pace * loss / (machine.memory_bytes_per_s * c.memory)
+        none = np.zeros(())
+        made[LOGITS] = _joined(made[LOGITS], Phase(LOGITS, none, loss, seconds, none, none))
     return list(made.values())
 
 
 def _joined(one: Phase | None, other: Phase) -> Phase:
     if one is None:
         return other
+    compute = None if one.compute_s is None or other.compute_s is None else one.compute_s + other.compute_s
     return Phase(
         one.name, one.flop + other.flop, one.traffic_bytes + other.traffic_bytes, one.time_s + other.time_s,
-        one.fixed_s + other.fixed_s,
+        one.idle_s + other.idle_s, compute,
     )  # fmt: skip
 
 

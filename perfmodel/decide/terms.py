@@ -32,10 +32,10 @@ _LINKS = ("up_efficiency", "up_step_s", "out_efficiency", "out_step_s", "base_s"
 TERMS: dict[str, Term] = {
     "compute": Term(
         "m pace (products (2 + trained + r) + attention + element-wise + other + logits); "
-        "product = (2RIO/(P matmul) | V/(B memory)) + call",
-        ("peak rate", "memory bandwidth", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
+        "product = (2RIO/(P matmul) | V/(B memory)) + call + tail wave",
+        ("peak rate", "memory bandwidth", "compute units", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
          "micro-batch", "accumulation", "recomputation"),
-        ("matmul", "attention", "unfused", "unaligned", "loss_bytes", "memory", "elementwise", "call_s", "other", "other_traffic", "winograd",
+        ("matmul", "attention", "unfused", "unaligned", "loss_bytes", "memory", "elementwise", "call_s", "tail", "other", "other_traffic", "winograd",
          "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(

@@ -76,7 +76,15 @@ class Coefficients:
         "Korthikanti 2022",
     )
     call_s: Array = _coefficient(
-        16e-6, 0.4, "generation framework", "s", "fixed device time of a matrix product", _STEP
+        10e-6, 0.4, "generation framework", "s", "fixed device time of a matrix product", _KERNELS
+    )
+    tail: Array = _coefficient(
+        0.3,
+        0.4,
+        "generation generation*width framework",
+        "1",
+        "share of a wave of tiles by which a matrix product runs longer than its work",
+        _KERNELS,
     )
     unaligned: Array = _coefficient(
         650.0,
@@ -306,6 +314,11 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     ("matmul", "generation*width", "blackwell-ultra*fp4"): 0.45,
     ("matmul", "generation*width", "cdna3*16bit"): 0.40,
     ("matmul", "generation*width", "cdna3*fp8"): 0.41,
+    # Fitted to DeepBench's products on V100 and T4 (160 shapes each): 0.37 and 0.08 of a wave of 128 x 128 tiles on the
+    # V100 in 16 and 32 bit, none to 0.13 on the T4, whose power holds it back before its waves do.
+    ("tail", "generation*width", "volta*16bit"): 0.18,
+    ("tail", "generation*width", "volta*fp32"): 0.08,
+    **{("tail", "generation*width", f"turing*{width}"): 0.10 for width in ("16bit", "fp32")},
     ("attention", "generation", "ampere"): 0.56,
     ("attention", "generation", "hopper"): 0.36,
     ("attention", "generation", "blackwell"): 0.44,

@@ -8,22 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.models.fabric import soft_max
-from perfmodel.models.roofline import product_time, roofline_time
+from perfmodel.models.roofline import roofline_time
 from perfmodel.predict.coefficients import Coefficients
 from perfmodel.predict.layouts import Layouts
 from perfmodel.predict.machine import Machine
+from perfmodel.predict.products import products
 from perfmodel.workloads.operations import (
     FAST_CONVOLUTION,
     HIDDEN_TRAFFIC,
     INNER_TRAFFIC,
     Operations,
-    Split,
 )
 
 Array = NDArray[np.float64]
 
 BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
 ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
+# A fused kernel reaches half its rate on this many tokens, on twice as many under a causal mask, whose diagonal tiles are
+# half in vain. Forward on an H100, head width 128, causal: 315, 410, 484, 518, 529, 539 TFLOP/s (cuDNN) and 191, 260, 298,
+# 319, 333, 335 (FlashAttention-2) for 512 to 16,384 tokens; without a mask 309, 350, 362, 368, 370, 370 (Shah 2024,
+# arXiv:2407.08608, figure 5); with backward, width 64, no mask: 204, 252, 275, 288, 302 (flash-attention pull request 2688).
+ATTENTION_RAMP = 200.0
 # Without a fused kernel: passes of the two products backward, and bytes per probability in 16 bit that the products move
 # (each writes or reads the scores once) and that softmax, mask and dropout do, forward and backward.
 PRODUCTS_BACKWARD = 2.0
@@ -36,8 +41,6 @@ BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
 TENSOR_HOST = 0.12
 # Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
 CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
-WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
-EXPERT_CALL_SHARE = 0.1  # a grouped product pays this share of a call for each further expert
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +65,15 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     """The phases of the theory page on the roofline, cut by the layout; all arrays broadcast."""
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
-    rate = machine.peak_flop_per_s * c.matmul
-    rate16 = logit_rate(ops, machine, at, c)
     cut = 1.0 / (at.cp * at.tp * at.pp)
     width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
     repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
-    passes = 2.0 + ops.trainable_fraction + repeated
 
     matmul: Array = np.zeros(())
     logits: Array = np.zeros(())
-    for slot in range(ops.slot_count.shape[0]):
-        split, count = ops.slot_split[slot], ops.slot_count[slot]
-        column, row, routed = split == Split.COLUMN, split == Split.ROW, split == Split.EXPERT
-        local = np.where(routed, ops.slot_experts[slot] / at.ep, 1.0)
-        is_last = ops.slot_last[slot] > 0
-        seconds = product_time(
-            tokens * ops.slot_rows[slot] / np.where(routed, at.tp, 1.0),
-            ops.slot_inner[slot] / np.where(row, at.tp, 1.0),
-            ops.slot_outer[slot] / np.where(column, at.tp, 1.0),
-            weights=local,
-            flop_per_s=np.where(is_last, rate16, rate),
-            bytes_per_s=bandwidth,
-            activation_bytes=machine.element_bytes,
-            weight_bytes=machine.element_bytes,
-            call_s=c.call_s * (1.0 + EXPERT_CALL_SHARE * (local - 1.0)),
-        )
-        seconds = seconds * count * np.where(routed, c.imbalance, 1.0)
-        matmul = matmul + np.where(is_last, 0.0, seconds)
-        logits = logits + np.where(is_last, seconds, 0.0)
-    matmul = matmul * passes / at.pp
+    for product in products(ops, machine, at, c, repeated):
+        matmul = matmul + np.where(product.is_logits, 0.0, product.seconds)
+        logits = logits + np.where(product.is_logits, product.seconds, 0.0)
 
     samples = at.micro_batch
     attention = _attention(ops, machine, at, c, repeated)
@@ -114,15 +97,12 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
         bytes_per_s=bandwidth,
     ) * (3.0 + repeated)
 
-    last = (
-        logits * (2.0 + ops.trainable_fraction)
-        + samples * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes / bandwidth
-    )
+    loss = samples * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes / bandwidth
     host_passes = 1.0 + BACKWARD_HOST + repeated
     host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + TENSOR_HOST * np.log2(at.tp))
     pace = c.pace
     return MicroBatch(
-        matmul * pace, attention * pace, elementwise * pace, other * pace, last * pace, host, repeated
+        matmul, attention * pace, elementwise * pace, other * pace, logits + loss * pace, host, repeated
     )
 
 
@@ -147,9 +127,9 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
     scale = at.micro_batch / (at.cp * at.tp * at.pp)
     again = np.maximum(repeated, at.selective)
     bandwidth = machine.memory_bytes_per_s * c.memory
-    fused = (
-        ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / (machine.peak16_flop_per_s * c.attention)
-    )
+    short = 1.0 + ATTENTION_RAMP * (1.0 + ops.masked) * at.cp / np.maximum(ops.tokens, 1.0)
+    rate = machine.peak16_flop_per_s * c.attention / short
+    fused = ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / rate
     products = roofline_time(
         ops.attention_flop * (1.0 + ops.masked) * (1.0 + PRODUCTS_BACKWARD + again),
         ops.score_elements * score_bytes(machine, again, PRODUCT_BYTES),
@@ -159,21 +139,6 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
     softmax = ops.score_elements * score_bytes(machine, again, SOFTMAX_BYTES) / bandwidth
     share = np.minimum(c.unfused, 1.0)
     return np.asarray(scale * ((1.0 - share) * fused + c.unfused * (products + softmax)))
-
-
-def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Array:
-    """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
-
-    The smooth least of the 16-bit rate and ``unaligned * g * unit_hz``, g the greatest power of two in a rank's logits
-    (at most 8); loads of full width, or a clock that is unknown, change nothing.
-    """
-    rate = machine.peak16_flop_per_s * c.matmul
-    loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)
-    held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0)
-    if not np.any(held):
-        return rate
-    most = np.where(held, c.unaligned * loaded * machine.unit_hz, np.inf)
-    return np.asarray((rate**-4.0 + most**-4.0) ** -0.25)
 
 
 def host_stall(device_s: Array, host_s: Array) -> Array:

@@ -48,6 +48,7 @@ class Machine:
 
     peak_flop_per_s: Array
     peak16_flop_per_s: Array  # attention and logits stay in 16 bit
+    units: Array  # compute units; 0 where that is unknown, or no GPU
     unit_hz: Array  # cycles per second of all compute units together; 0 where that is unknown, or no GPU
     memory_bytes: Array
     memory_bytes_per_s: Array
@@ -167,13 +168,12 @@ def numbers(
     """
     low = precision in ("fp8", "fp4", "int8")
     crowd = device.crowd
+    units = (device.compute_units or 0) * (device.vendor in GPU_VENDORS)
     values = {
         "peak_flop_per_s": peak(device, precision),
         "peak16_flop_per_s": peak(device, "bf16" if low else precision),
-        "unit_hz": (device.compute_units or 0)
-        * (device.boost_clock_mhz or 0.0)
-        * 1e6
-        * (device.vendor in GPU_VENDORS),
+        "units": units,
+        "unit_hz": units * (device.boost_clock_mhz or 0.0) * 1e6,
         "memory_bytes": device.memory,
         "memory_bytes_per_s": device.memory_bandwidth,
         "element_bytes": ELEMENT_BYTES[precision],

@@ -90,3 +90,23 @@ def test_a_counted_rate_above_the_peak_is_explained(precision, above):
     assert (max(result["model_flop_utilisation"]) > 1.0) == above
     assert any("Winograd" in note for note in result["notes"]) == above
     assert all(rate < result["peak_flop_per_s"] for phase in result["phases"] for rate in phase["flop_per_s"])
+
+
+def test_logits_that_wait_for_narrow_loads_are_bound_by_compute():
+    """50,257 words, odd: their product runs at a fraction of the peak, far from the memory's roof."""
+    eager = {"framework": "pytorch_eager", "cluster": "dgx-a100", "k": "8", "layout": {"tp": 1}}
+    row = next(
+        row
+        for row in plain(roofline(job("gpt2-small", **eager)).result)["phases"]
+        if row["name"] == "logits and loss"
+    )
+    assert row["bound"] == ["compute"]
+    assert row["flop_per_s"][0] < 0.5 * 312e12
+
+
+def test_deep_cuts_leave_products_that_wait_for_their_last_tiles():
+    """Four tensor ranks leave each a few tiles: what no roof explains outweighs the arithmetic."""
+    found = plain(roofline(job("gpt2-small", k="16", global_batch=4, layout={"tp": 4})).result)
+    bounds = {row["name"]: row["bound"] for row in found["phases"] if row["name"].startswith("product")}
+    assert bounds
+    assert all(bound == ["launch"] for bound in bounds.values())

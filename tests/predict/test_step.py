@@ -9,9 +9,10 @@ import pytest
 
 from perfmodel.models.roofline import product_time
 from perfmodel.predict.coefficients import NAMES, from_logs, quiet, textbook
-from perfmodel.predict.compute import logit_rate, micro_batch
+from perfmodel.predict.compute import ATTENTION_RAMP, micro_batch
 from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.predict.machine import machine
+from perfmodel.predict.products import logit_rate
 from perfmodel.predict.step import PARTS, step
 from perfmodel.specs.catalog import Catalog
 from perfmodel.workloads.operations import operations
@@ -53,7 +54,8 @@ def test_compute_is_flop_over_rate_on_an_ideal_machine():
     found = step(LLAMA, endless, at(1.0, batch=1.0), quiet())
     # Fused attention is charged three forward passes for its backward one, which computes 2.5.
     slots = float(LLAMA.training_flop() - 3.5 * LLAMA.attention_flop)
-    ideal = (slots + 4.0 * float(LLAMA.attention_flop)) / float(H100.peak_flop_per_s)
+    short = 1.0 + 2.0 * ATTENTION_RAMP / float(LLAMA.tokens)
+    ideal = (slots + 4.0 * short * float(LLAMA.attention_flop)) / float(H100.peak_flop_per_s)
     assert float(found.time_s) == pytest.approx(ideal, rel=1e-9)
 
 
@@ -228,12 +230,45 @@ def test_draws_lead_the_shape():
     assert np.allclose(found.time_s, found.time_s[0])
 
 
+# Causal attention forward on an H100, head width 128, at 512 to 16,384 tokens [TFLOP/s]: Shah 2024, arXiv:2407.08608, fig. 5.
+KERNELS = {
+    "cuDNN": (315, 410, 484, 518, 529, 539),
+    "FlashAttention-2": (191, 260, 298, 319, 333, 335),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_short_sequences_slow_attention_as_measured(kernel):
+    lengths = (512, 1024, 2048, 4096, 8192, 16384)
+    c = replace(quiet(), unfused=np.zeros(()))
+    works = [ops_of("llama3-8b", length) for length in lengths]
+    rate = np.array(
+        [float(ops.attention_flop / micro_batch(ops, H100, at(1.0, batch=1.0), c).attention) for ops in works]
+    )
+    measured = np.array(KERNELS[kernel], float)
+    assert np.abs((rate / rate[-1]) / (measured / measured[-1]) - 1.0).max() < 0.06
+
+
+def test_part_full_waves_slow_small_products_most():
+    """A batch cut in two leaves more than half the time, by the wave that each product loses."""
+    c = replace(quiet(), tail=np.asarray(0.3))
+    plain, slow = ({mb: float(micro_batch(LLAMA, H100, at(1.0, batch=mb), known).matmul) for mb in (1.0, 2.0)}
+                   for known in (quiet(), c))  # fmt: skip
+    added = {mb: slow[mb] - plain[mb] for mb in plain}
+    assert 0.01 < added[1.0] / plain[1.0] < 0.1
+    assert added[2.0] / plain[2.0] < added[1.0] / plain[1.0]
+    # Products of the weights' gradient gain depth, the others width: the wave lost costs at most twice as much.
+    assert added[1.0] < added[2.0] < 2.0 * added[1.0]
+    unknown = replace(H100, units=np.asarray(0.0))
+    assert float(micro_batch(LLAMA, unknown, at(1.0, batch=1.0), c).matmul) == plain[1.0]
+
+
 def test_a_larger_product_never_takes_less():
     rows = np.logspace(0, 6, 400)
-    time = product_time(rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12, call_s=5e-6)
+    time = product_time(rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12)
     assert np.all(np.diff(time) >= 0)
     # No steps: doubling the work never more than doubles the time.
-    double = product_time(2 * rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12, call_s=5e-6)
+    double = product_time(2 * rows, 4096, 4096, flop_per_s=3e14, bytes_per_s=1.6e12)
     assert np.all(double <= 2 * time * (1 + 1e-12))
 
 
