@@ -11,7 +11,12 @@ import numpy as np
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve
 from perfmodel.predict.layouts import DECLARED as USUAL
-from perfmodel.predict.machine import DEFAULT_NETWORK_BYTES_PER_S, FALLBACKS, HOST_LINK_BYTES_PER_S
+from perfmodel.predict.machine import (
+    DEFAULT_NETWORK_BYTES_PER_S,
+    FALLBACKS,
+    GPU_VENDORS,
+    HOST_LINK_BYTES_PER_S,
+)
 from perfmodel.predict.setup import setup_of
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job
@@ -44,6 +49,7 @@ class Fact:
 MACHINE_FIELDS: dict[str, tuple[str, ...]] = {
     "peak rate": ("peak_flop_per_s", "peak16_flop_per_s"),
     "memory bandwidth": ("memory_bytes_per_s",),
+    "compute units": ("units", "unit_hz"),
     "scale-up bandwidth": ("up_bytes_per_s",),
     "network bandwidth": ("out_bytes_per_s",),
     "scale-up latency": ("up_latency_s",),
@@ -83,9 +89,7 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
         "peak rate": _of(device, f"peak.{rate}", float(machine.peak_flop_per_s), "FLOP/s", "default"),
         "memory bandwidth": _of(device, "memory_bandwidth", device.memory_bandwidth, "B/s", "default"),
         "memory": _of(device, "memory", device.memory, "B", "default"),
-        "compute units": _of(
-            device, "compute_units", float(machine.units), "", "unknown, or no GPU: no wave of tiles is part full"
-        ),
+        "compute units": _of(device, "compute_units", device.compute_units, "", "nobody gave them"),
         "scale-up bandwidth": _of(
             up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3 where nobody says"
         ),
@@ -224,6 +228,11 @@ def defaults(job: Job, found: Curve) -> list[str]:
         said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, nobody gave one")
     if node.scale_up is None:
         said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, nobody gave one")
+    device = node.accelerator
+    if device.vendor in GPU_VENDORS and device.compute_units is None:
+        said.append(
+            f"compute units of {device.name}: nobody gave them, so its products lose nothing to part-full waves of tiles"
+        )
     for field, what in (("kernels", "kernel launches"), ("input_bytes_per_sample", "input bytes")):
         if not float(found.setup.operations.is_transformer) and getattr(job.workload, field) is None:
             said.append(f"{what} of the workload: a typical count")

@@ -33,10 +33,10 @@ TERMS: dict[str, Term] = {
     "compute": Term(
         "m pace (products (2 + trained + r) + attention + element-wise + other + logits); "
         "product = (2RIO/(P matmul) | V/(B memory)) + call + tail wave",
-        ("peak rate", "memory bandwidth", "compute units", "FLOP per sample", "tokens per sample", "layers", "tp", "pp", "cp", "ep",
-         "micro-batch", "accumulation", "recomputation"),
-        ("matmul", "attention", "unfused", "unaligned", "loss_bytes", "memory", "elementwise", "call_s", "tail", "other", "other_traffic", "winograd",
-         "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
+        ("peak rate", "memory bandwidth", "compute units", "FLOP per sample", "tokens per sample", "layers", "tp", "pp",
+         "cp", "ep", "micro-batch", "accumulation", "recomputation"),
+        ("matmul", "attention", "unfused", "unaligned", "loss_bytes", "memory", "elementwise", "call_s", "tail", "other",
+         "other_traffic", "winograd", "cast_bytes", "imbalance", "routing_bytes", "recompute", "pace", "last_stage"),
     ),
     "host": Term(
         "m ((busy | host) - busy + micro) + step; host = kernels/p kernel (2.65 + r)",

@@ -17,10 +17,10 @@ from perfmodel.workloads.operations import Operations, Split
 Array = NDArray[np.float64]
 
 WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
-EXPERT_CALL_SHARE = 0.5  # a grouped product pays this share of a call for each further expert
-TILE_BYTES = (
-    128.0 * 256.0 * 2.0
-)  # outputs that a compute unit makes at once, in 16 bit; half as many in 32 bit
+# A grouped product pays this share of a call for each further expert: assumed, some 10 us.
+EXPERT_CALL_SHARE = 0.5
+# Of the outputs that a compute unit makes at once: a tile of 128 x 256 in 16 bit, half of one in 32 bit.
+TILE_BYTES = 128.0 * 256.0 * 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,9 @@ class Accelerator(Record):
     l2: Annotated[float, Quantity("B", most="10 GB")] | None = Field(
         None, description="Last-level cache or scratch memory."
     )
-    compute_units: Count | None = Field(None, description="SMs, CUs or cores.")
+    compute_units: Annotated[int, Number(least=1, most=10_000, whole=True)] | None = Field(
+        None, description="SMs, CUs or cores; of GPUs, how many tiles of a matrix product are made at once."
+    )
     boost_clock_mhz: Annotated[float, Number(least=100, most=10_000)] | None = Field(
         None, description="Boost clock in MHz."
     )

@@ -227,6 +227,26 @@ def test_defaults_are_listed():
     assert "input bytes" in text
 
 
+def test_compute_units_are_an_input_of_gpus_and_missed_where_nobody_gave_them():
+    def slope(found):
+        compute = next(row for row in found["terms"] if row["name"] == "compute")
+        return next(item["sensitivity"] for item in compute["inputs"] if item["name"] == "compute units")
+
+    own = {"accelerator": {"name": "own", "vendor": "NVIDIA", "generation": "hopper", "memory": "80 GB",
+                           "memory_bandwidth": "3.35 TB/s", "peak": {"bf16": "989 TFLOP/s"}},
+           "name": "mine", "accelerators_per_node": 8, "scale_up": "nvswitch-3"}  # fmt: skip
+    unsaid = explain(job(cluster={"node": own, "scale_out": "ib-ndr"}, k=8)).result
+    said, other = explain(job(k=8)).result, explain(job(cluster="tpu-v5p-host", k=4)).result
+    # More units at the same rate make a longer wave.
+    assert 0.005 < slope(said) < 0.1
+    assert slope(unsaid) == slope(other) == 0.0
+    told = [
+        [line for line in found["defaults"] if "compute units" in line] for found in (said, unsaid, other)
+    ]
+    assert [len(lines) for lines in told] == [0, 1, 0]
+    assert told[1][0].startswith("compute units of own: nobody gave them")
+
+
 def test_one_k_at_a_time():
     with pytest.raises(ValueError, match="one K"):
         explain(job(k="8,16"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -97,3 +99,25 @@ def test_part_full_waves_explain_measured_squares() -> None:
     told = roof + 5e-6 + 0.25 * lost_waves(side**2, wave) * 2.0 * side**3 / rate
     assert np.abs(told / measured - 1.0).max() < 0.1
     assert (roof / measured - 1.0).min() < -0.5
+
+
+DEEPBENCH = Path(__file__).parents[1] / "reference" / "deepbench_v100_fp16.csv"
+
+
+def test_a_lost_wave_explains_products_better_than_the_best_fixed_time() -> None:
+    """160 shapes, 16 to 48,000 wide; rate, launch and share of a wave are the same for all of them."""
+    m, n, k, time_us = np.loadtxt(DEEPBENCH, delimiter=",", skiprows=2, unpack=True)
+    wave = 80 * 128.0 * 256.0
+
+    def mean_error(fraction: float, launch_s: float, tail: float) -> float:
+        rate = fraction * 125e12
+        roof = product_time(n, k, m, flop_per_s=rate, bytes_per_s=0.8 * 0.9e12)
+        told = roof + launch_s + tail * lost_waves(m * n, wave) * 2.0 * m * n * k / rate
+        return float(np.abs(np.log(told / (time_us * 1e-6))).mean())
+
+    with_wave = mean_error(0.82, 7e-6, 0.18)
+    fixed = min(
+        mean_error(f, us * 1e-6, 0.0) for f in np.arange(0.7, 0.92, 0.02) for us in np.arange(4.0, 20.0)
+    )
+    assert with_wave < 0.12
+    assert fixed > 1.1 * with_wave
