@@ -49,6 +49,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
     ("host_kernel_s",),
     ("micro_s",),
     ("step_s",),
+    ("start_s",),
     ("recompute",),
     ("up_efficiency", "up_step_s", "base_s"),
     ("bus_bytes_per_s",),

@@ -144,7 +144,7 @@ def phases(found: Curve, c: Coefficients) -> list[Phase]:
     width = at.micro_batch * ops.tokens / at.cp / at.tp * machine.element_bytes
     tensors = width * (2.0 * ops.hidden + ops.kv_width) * ops.attention_layers / at.pp
     repeated = np.maximum(mb.repeated, at.selective)
-    moved = score_bytes(machine, repeated, PRODUCT_BYTES) + score_bytes(machine, repeated, SOFTMAX_BYTES)
+    moved = sum(score_bytes(ops, machine, repeated, each) for each in (PRODUCT_BYTES, SOFTMAX_BYTES))
     scores = at.micro_batch * ops.score_elements * cut * c.unfused * moved
     unfused = np.minimum(c.unfused, 1.0)
     passes = (1.0 - unfused) * (ATTENTION_PASSES + repeated) + unfused * (1.0 + ops.masked) * (

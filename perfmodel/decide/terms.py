@@ -118,5 +118,9 @@ TERMS: dict[str, Term] = {
         ("input bytes per sample", "batch", "accelerators per node", "loader rate", "storage rate"),
         ("input_s",),
     ),
-    "serial": Term("serial time + stalls: declared per step, whatever K is", ("serial time", "stalls"), ()),
+    "serial": Term(
+        "serial time + stalls: declared per step, whatever K is (of whole runs that were measured, + start/steps)",
+        ("serial time", "stalls"),
+        ("start_s",),
+    ),
 }  # fmt: skip

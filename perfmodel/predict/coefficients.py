@@ -155,6 +155,10 @@ class Coefficients:
     )
     micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
     step_s: Array = _coefficient(6e-3, 1.0, "framework kind tuning", "s", "fixed cost of a step", _STEP)
+    start_s: Array = _coefficient(
+        5.0, 0.7, "framework", "s", "start of a run, where a step time is a share of the whole run",
+        "assumed: loader processes, libraries and communicators take seconds before the first steady step",
+    )  # fmt: skip
     recompute: Array = _coefficient(
         0.25, 0.7, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
     )
@@ -331,8 +335,6 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     },
     # FlashAttention before its second version: 25 to 40 % of the peak (Dao 2023, arXiv:2307.08691, abstract).
     ("attention", "framework", "fsdp_eager"): 0.25,
-    # Tensor cores before Ampere's take aligned operands only; a unit's plain cores do 64 x 2 x 2 FLOP a cycle in 16 bit.
-    **{("unaligned", "generation", name): 256.0 for name in ("volta", "turing")},
     # Megatron-LM's mpu/cross_entropy.py takes maximum, difference, exponential, sum, quotient and gradient one by one, in
     # 32 bit: 40 bytes, and 12 of casts. A library's log-softmax: cast (6), forward (8), backward (12), cast back (8).
     ("loss_bytes", "framework", "megatron_eager"): 52.0,

@@ -96,8 +96,9 @@ def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
         return np.zeros(())
     message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes
     one = links.time("all_reduce", message, at.tp, np.ones(()))
-    count = ops.layers / at.pp * (4.0 + 2.0 * repeated) * ops.is_transformer
-    return one * count * links.c.tp_exposed
+    calls = 4.0 + 2.0 * repeated
+    shown = np.where(np.isnan(at.tp_hidden), calls * links.c.tp_exposed, calls - at.tp_hidden)
+    return np.asarray(one * ops.layers / at.pp * shown * ops.is_transformer)
 
 
 def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:

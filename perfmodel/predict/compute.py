@@ -112,10 +112,11 @@ def other_work(ops: Operations, machine: Machine, c: Coefficients) -> Array:
     return np.asarray(ops.other_flop - fast * (1.0 - 1.0 / FAST_CONVOLUTION))
 
 
-def score_bytes(machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:
+def score_bytes(ops: Operations, machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:
     """Bytes of one probability in a step, from those in 16 bit of a forward and a backward pass."""
     forward, backward = per_score
-    return np.asarray((forward * (1.0 + again) + backward) * 0.5 * machine.element_bytes)
+    width = 0.5 * np.maximum(machine.element_bytes, ops.least_score_bytes)
+    return np.asarray((forward * (1.0 + again) + backward) * width)
 
 
 def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, repeated: Array) -> Array:
@@ -132,11 +133,11 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
     fused = ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / rate
     products = roofline_time(
         ops.attention_flop * (1.0 + ops.masked) * (1.0 + PRODUCTS_BACKWARD + again),
-        ops.score_elements * score_bytes(machine, again, PRODUCT_BYTES),
+        ops.score_elements * score_bytes(ops, machine, again, PRODUCT_BYTES),
         flop_per_s=machine.peak16_flop_per_s * c.matmul,
         bytes_per_s=bandwidth,
     )
-    softmax = ops.score_elements * score_bytes(machine, again, SOFTMAX_BYTES) / bandwidth
+    softmax = ops.score_elements * score_bytes(ops, machine, again, SOFTMAX_BYTES) / bandwidth
     share = np.minimum(c.unfused, 1.0)
     return np.asarray(scale * ((1.0 - share) * fused + c.unfused * (products + softmax)))
 

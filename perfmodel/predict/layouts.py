@@ -90,14 +90,17 @@ class Layouts:
     selective: Array  # 1 where attention is recomputed
     sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
     per_node: Array  # accelerators of the job in each node
-    # What a job declares beside its layout; names and defaults in `DECLARED`.
+    # What a job declares beside its layout, and what is known of a measured run (`tp_hidden`, `run_steps`); names and
+    # defaults in `DECLARED`.
     gradient_bytes: Array  # per exchanged gradient; 0: as the precision has it
     compression: Array  # bytes of a gradient over bytes on the wire
     compression_s: Array  # of a rank, once an exchange
     sync_every: Array  # steps from one exchange between replicas to the next
     bucket_bytes: Array
     first_bucket_bytes: Array
+    tp_hidden: Array  # of the four tensor-parallel calls of a layer; NaN: the belief about them holds
     stall_s: Array  # mean of a step
+    run_steps: Array  # of a run whose whole time, start included, is shared by them; infinite: steady ones
     loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
     storage_bytes_per_s: Array  # of the whole job
     length_spread: Array  # standard deviation over mean of a sample's work
@@ -125,7 +128,9 @@ DECLARED: dict[str, float] = {
     "sync_every": 1.0,
     "bucket_bytes": BUCKET_BYTES,
     "first_bucket_bytes": FIRST_BUCKET_BYTES,
+    "tp_hidden": np.nan,
     "stall_s": 0.0,
+    "run_steps": np.inf,
     "loader_bytes_per_s": np.inf,
     "storage_bytes_per_s": np.inf,
     "length_spread": 0.0,

@@ -36,6 +36,7 @@ ELEMENT_BYTES: dict[str, float] = {
     "int8": 2,
 }
 GPU_VENDORS = ("NVIDIA", "AMD")  # whose compute units load the operands of their own matrix units
+EARLY_TENSOR_CORES = ("volta", "turing")  # that libraries drove before cuBLAS 11
 DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
 DEFAULT_NETWORK_LATENCY_S = 2e-6
 DEFAULT_HOST_LATENCY_S = 2e-6
@@ -50,6 +51,7 @@ class Machine:
     peak16_flop_per_s: Array  # attention and logits stay in 16 bit
     units: Array  # compute units; 0 where that is unknown, or no GPU
     unit_hz: Array  # cycles per second of all compute units together; 0 where that is unknown, or no GPU
+    plain_flop_per_s: Array  # of cores that an old library leaves odd widths to; 0: tensor cores take them
     memory_bytes: Array
     memory_bytes_per_s: Array
     element_bytes: Array
@@ -161,19 +163,23 @@ def numbers(
     leaf_nodes: float = 0.0,
     oversubscription: float = 1.0,
     in_network: bool = False,
+    aligned_only: bool = False,
 ) -> Machine:
     """The struct from its pieces; `network_bytes_per_s` is per node and direction.
 
-    `topology` is how the accelerators of a node are joined, where the link does not say.
+    `topology` is how the accelerators of a node are joined, where the link does not say. With `aligned_only` tensor cores
+    take products of round widths alone.
     """
     low = precision in ("fp8", "fp4", "int8")
     crowd = device.crowd
+    early = device.generation in EARLY_TENSOR_CORES and precision == "fp16"
     units = (device.compute_units or 0) * (device.vendor in GPU_VENDORS)
     values = {
         "peak_flop_per_s": peak(device, precision),
         "peak16_flop_per_s": peak(device, "bf16" if low else precision),
         "units": units,
         "unit_hz": units * (device.boost_clock_mhz or 0.0) * 1e6,
+        "plain_flop_per_s": device.peak.get("fp32", 0.0) if aligned_only and early else 0.0,
         "memory_bytes": device.memory,
         "memory_bytes_per_s": device.memory_bandwidth,
         "element_bytes": ELEMENT_BYTES[precision],

@@ -17,6 +17,9 @@ from perfmodel.workloads.operations import Operations, Split
 Array = NDArray[np.float64]
 
 WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
+# 16-bit elements that a load must take for tensor cores before cuBLAS 11. NVIDIA's guide asks for eight; in DeepBench's
+# results on a V100 products of 5,124 rows (four) and of depth 1,530 (two) reach 97 TFLOP/s, of 35 rows (one) 22 at most.
+LEAST_ALIGNED = 2
 # A grouped product pays this share of a call for each further expert: assumed, some 10 us.
 EXPERT_CALL_SHARE = 0.5
 # Of the outputs that a compute unit makes at once: a tile of 128 x 256 in 16 bit, half of one in 32 bit.
@@ -111,11 +114,14 @@ def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) 
     """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
 
     The smooth least of the 16-bit rate and ``unaligned * g * unit_hz``, g the greatest power of two in a rank's logits
-    (at most 8); loads of full width, or a clock that is unknown, change nothing.
+    (at most 8); loads of full width, or a clock that is unknown, change nothing. Libraries that give tensor cores aligned
+    operands only leave what loads less than `LEAST_ALIGNED` at once to plain cores.
     """
     rate = machine.peak16_flop_per_s * c.matmul
     loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)
-    held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0)
+    left = (loaded < LEAST_ALIGNED) & (machine.plain_flop_per_s > 0.0)
+    rate = np.where(left, machine.plain_flop_per_s * c.matmul, rate)
+    held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0) & ~left
     if not np.any(held):
         return rate
     most = np.where(held, c.unaligned * loaded * machine.unit_hz, np.inf)

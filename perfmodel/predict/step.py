@@ -85,6 +85,7 @@ def _crowding(
         machine,
         peak_flop_per_s=machine.peak_flop_per_s / slower[0],
         peak16_flop_per_s=machine.peak16_flop_per_s / slower[0],
+        plain_flop_per_s=machine.plain_flop_per_s / slower[0],
         memory_bytes_per_s=machine.memory_bytes_per_s / slower[1],
     )
     crowded = micro_batch(ops, shared, at, c)
@@ -191,7 +192,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     parts["straggler"] = running * (_slowest(at, c) - 1.0)
     running = running + parts["straggler"]
     parts["input_stall"] = soft_max(running, _input(ops, at, c, hosts)) - running
-    parts["serial"] = ops.serial_s + at.stall_s
+    parts["serial"] = ops.serial_s + at.stall_s + c.start_s / at.run_steps
     # Logits and loss on one stage of many leave the others waiting, and so do replicas that got a sample more than
     # others: name that waiting.
     waiting = m * own_last * np.where(at.pp > 1.0, 1.0 - 1.0 / at.pp, 0.0)

@@ -93,6 +93,10 @@ class Workload(Record):
     window_layers: CountOrZero | None = Field(
         None, description="Attention layers that have the window; all by default."
     )
+    scores_in_fp32: bool | None = Field(
+        None,
+        description="Whether the model's code takes attention scores in 32 bit whatever the precision (GPT-Neo, GPT-J).",
+    )
     memory_len: CountOrZero | None = Field(
         None, description="Tokens of the segment before that attention looks at too (Transformer-XL)."
     )
@@ -208,7 +212,7 @@ class Workload(Record):
                 "leave it out",
                 at="conv3x3_share",
             )
-        for key in ("document_len", "attention_window"):
+        for key in ("document_len", "attention_window", "scores_in_fp32"):
             if getattr(self, key) and not self.is_counted:
                 raise problem(
                     "S010",

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from perfmodel.validate.tables import NUMBERS, Row
+from perfmodel.validate.tables import NUMBERS, UNSTATED, Row
 
 ANY = "*"
-UNSTATED = ("document_len", "vocab")  # columns of points that the form lets out, and corrections may fill
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,8 @@ def corrected(
     def mend(row: Row, family: Row) -> Row:
         labelled = {**family.text, **row.text}
         for one in by_address.get(addresses.get(family.text["source"]), []):
-            has = one.column in row.text or (one.column in UNSTATED and "k" in row.text)
+            unstated = UNSTATED["points.csv" if "k" in row.text else "families.csv"]
+            has = one.column in row.text or one.column in unstated
             if not has or not one.fits(labelled):
                 continue
             row = one.apply(row)

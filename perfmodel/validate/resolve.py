@@ -12,6 +12,7 @@ import numpy as np
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
+from perfmodel.models.overlap import BUCKET_BYTES
 from perfmodel.predict.features import features
 from perfmodel.predict.layouts import SHARDING_CODES, Sharding, layouts, pick, recompute_share
 from perfmodel.predict.machine import (
@@ -61,13 +62,16 @@ LARGEST_HOST = 8.0
 MOST_TENSOR = 8  # degree, where nobody states one: beyond it groups leave a node
 ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
 NEVER = 1e9  # steps
+UNALIGNED_CUDA = 11.0  # whose cuBLAS gives tensor cores operands of any alignment, the first to do so
 COMPOSED = "composed by its source"  # in the note of a point that was not timed on its own
 COMPLETED = (
     "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
 )  # fmt: skip
 # Of a workload: what a point may say of its own, and what the columns of workloads.csv have no place for.
 OWN = ("document_len", "vocab")
-UNSTATED = ("conv3x3_share", "projected_vocab", "memory_len", "attention_window", "window_layers")
+UNSTATED = (
+    "conv3x3_share", "projected_vocab", "memory_len", "attention_window", "window_layers", "scores_in_fp32",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,7 @@ def _machine(
         scale_up=link,
         network_bytes_per_s=network,
         network_latency_s=catalog.get("links", named).latency if named else DEFAULT_NETWORK_LATENCY_S,
+        aligned_only=row.get("cuda", np.inf) < UNALIGNED_CUDA,
     )
 
 
@@ -331,7 +336,12 @@ def _observe(
         selective=columns["selective"],
         sequence_parallel=np.maximum(core, columns["selective"]),
         per_node=columns["per_node"],
-        declared={"sync_every": np.where(alone, NEVER, 1.0)},
+        declared={
+            "sync_every": np.where(alone, NEVER, 1.0),
+            "bucket_bytes": np.array([row.get("bucket_bytes", BUCKET_BYTES) for row in rows]),
+            "tp_hidden": np.array([point.get("tp_hidden", np.nan) for point in points]),
+            "run_steps": np.array([point.get("run_steps", np.inf) for point in points]),
+        },
     )
     return Observations(
         ops=take(stack(structs), which),

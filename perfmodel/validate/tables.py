@@ -18,24 +18,35 @@ from perfmodel.units import plain_number
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
-    "document_len", "vocab",
+    "document_len", "vocab", "run_steps", "cuda", "bucket_bytes", "tp_hidden",
 )  # fmt: skip
+# Columns that the form lets out, of the table that may have them; corrections may fill them too.
+UNSTATED = {
+    "families.csv": ("cuda", "bucket_bytes"),
+    "points.csv": ("document_len", "vocab", "run_steps", "tp_hidden"),
+}
 _COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
-_WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group", "vocab")
+_OF_RUNS = frozenset(column for columns in UNSTATED.values() for column in columns) - {"vocab"}
+_WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group", "vocab", "run_steps")
 # The least a number may be where zero means nothing, and more than any count, size, rate or time of a run.
 _LEAST = {
     **dict.fromkeys((*_WHOLE, "seq_len", "document_len"), 1.0),
     **dict.fromkeys(("step_s", "time_s"), 1e-9),
     **dict.fromkeys(("global_batch", "micro_batch", "accumulation"), 1e-3),
     "network_gbit_per_s_per_node": 1e-3,
+    "cuda": 1.0,
+    "bucket_bytes": 1.0,
 }
 _MOST = {
     **dict.fromkeys((*_COUNTS, "shard_group"), 1e7),
     "accelerators_per_node": 4096.0,  # as for a node of the catalogue
     **dict.fromkeys(("seq_len", "document_len", "vocab"), 1e8),
+    "cuda": 100.0,
+    "bucket_bytes": 1e15,
+    "tp_hidden": 4.0,
     **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
     **dict.fromkeys(("global_batch", "micro_batch"), 1e12),
-    **dict.fromkeys(("accumulation", "repeats", "network_gbit_per_s_per_node"), 1e9),
+    **dict.fromkeys(("accumulation", "repeats", "run_steps", "network_gbit_per_s_per_node"), 1e9),
     "bytes": 1e15,
 }
 
@@ -103,9 +114,10 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
     is_whole = True
     try:
         header = next(reader, [])
-        fault = _header_fault(header, required)
+        fault, hint = _header_fault(header, required), f"the header needs {', '.join(required)}"
+        if not fault and (fault := _misplaced(header, path.name)):
+            hint = "it would have no effect here"
         if fault:
-            hint = f"the header needs {', '.join(required)}"
             problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
             return Table()
         lines.taken()
@@ -210,11 +222,23 @@ def _unreadable(path: Path, line: int, message: str, hint: str) -> Problem:
     return Problem(file=str(path), line=line, column=1, code="D003", message=message, help=hint)
 
 
+def _misplaced(header: Sequence[str], name: str) -> str | None:
+    """Columns of families.csv in points.csv, or the other way round: they would be read and not used."""
+    if name not in UNSTATED:
+        return None
+    for home, columns in UNSTATED.items():
+        found = [column for column in columns if column in header and home != name]
+        if found:
+            return f"column {', '.join(found)} belongs in {home}"
+    return None
+
+
 def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for column in (*NUMBERS, "ranks", "bytes", "time_s"):
         cell = row.text.get(column, "")
-        if cell == "":
+        # Of other tables they are whatever the folder's owner notes there.
+        if cell == "" or (column in _OF_RUNS and Path(row.file).name not in UNSTATED):
             found[column] = None
             continue
         try:
@@ -223,7 +247,7 @@ def _numbers(row: Row, problems: list[Problem]) -> dict[str, float | None]:
             value = np.nan
         whole, least, most = column in _WHOLE, _LEAST.get(column, 0.0), _MOST[column]
         if not least <= value <= most or (whole and value != np.floor(value)):
-            wrong = f"not a positive {'whole ' * whole}number"
+            wrong = f"not a {'positive ' * (column != 'tp_hidden')}{'whole ' * whole}number"
             if value > most or 0.0 < value < least == 1.0:
                 wrong = f"more than {most:g}" if value > most else "less than 1"
             problems.append(row.not_a_number(column, wrong))

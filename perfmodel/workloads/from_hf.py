@@ -166,6 +166,7 @@ def workload_fields(
         "tied_embeddings": d.tied,
         "causal": family.kind != "encoder-transformer",
         "max_positions": d.positions or None,
+        "scores_in_fp32": family.scores_in_fp32 or None,
     }
     if d.experts:
         fields |= {

@@ -41,6 +41,7 @@ class Family:
     positions: str = "max_position_embeddings"  # the key of the longest sequence
     note: str = ""
     window_every: int = 0  # of so many layers all but one have the window, or each where it is 1; 0: none has
+    scores_in_fp32: bool = False
 
     def window(self, c: NotingConfig, layers: int) -> dict[str, int]:
         """Tokens that windowed layers look back, and how many layers these are."""
@@ -385,7 +386,7 @@ FAMILIES: Mapping[str, Family] = {
     "phimoe": Family(MOE, _phimoe, window_every=1),
     "olmo2": Family(DECODER, _olmo2),
     "gpt2": Family(DECODER, _gpt2, positions="n_positions"),
-    "gptj": Family(DECODER, _gptj, positions="n_positions"),
+    "gptj": Family(DECODER, _gptj, positions="n_positions", scores_in_fp32=True),
     "gpt_neox": Family(DECODER, _gpt_neox),
     "gpt_oss": Family(MOE, _gpt_oss, window_every=2),
     "opt": Family(DECODER, _opt),

@@ -81,6 +81,7 @@ class Operations:
     heads: Array
     attention_flop: Array
     score_elements: Array  # attention probabilities per sample, all heads and layers
+    least_score_bytes: Array  # of one of them that is written out, whatever the precision
     kv_width: Array  # key plus value width per token, for context parallelism
     attention_layers: Array
     hidden_traffic: Array  # bytes per sample at 2 B per element, not cut by tensor parallelism
@@ -391,6 +392,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         heads=heads,
         attention_flop=2 * tokens**2 * (scores * score_width + value_width) * squares * attended,
         score_elements=scores * heads * tokens**2 * score_layers,
+        least_score_bytes=4.0 if w.scores_in_fp32 else 0.0,
         kv_width=kv_width,
         attention_layers=attention_layers,
         hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * blocks,

@@ -11,7 +11,7 @@ from perfmodel.models.roofline import product_time
 from perfmodel.predict.coefficients import NAMES, from_logs, quiet, textbook
 from perfmodel.predict.compute import ATTENTION_RAMP, micro_batch
 from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
-from perfmodel.predict.machine import machine
+from perfmodel.predict.machine import machine, numbers
 from perfmodel.predict.products import logit_rate
 from perfmodel.predict.step import PARTS, step
 from perfmodel.specs.catalog import Catalog
@@ -129,6 +129,28 @@ def test_a_load_takes_as_many_logits_as_divide_those_of_a_rank(vocab: int, tp: i
     free = A100.peak16_flop_per_s * c.matmul
     limit = free if loaded == 8 else loaded * A100.unit_hz
     assert float(logit_rate(ops, A100, layout, c)) == pytest.approx(float(limit), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "is_left"), [(267735, True), (30522, False), (5124, False), (50304, False)]
+)
+def test_an_old_library_leaves_odd_logits_to_plain_cores(vocab, is_left):
+    """DeepBench's products of 5,124 rows or depth 1,530, of which a load takes some, reach 97 TFLOP/s on a V100."""
+    v100, a100 = (CATALOG.get("accelerators", name) for name in ("v100-sxm2-16gb", "a100-sxm4-80gb"))
+    said = {
+        "per_node": 8.0,
+        "domain": 8.0,
+        "scale_up": None,
+        "network_bytes_per_s": 1e10,
+        "network_latency_s": 1e-6,
+    }
+    old, new = (numbers(v100, "fp16", aligned_only=aligned, **said) for aligned in (True, False))
+    ops = replace(LLAMA, logit_width=np.asarray(float(vocab)))
+    then, now = (float(logit_rate(ops, one, at(1.0, batch=1.0), textbook())) for one in (old, new))
+    plain = 15.7e12 * float(textbook().matmul)
+    assert then == (pytest.approx(plain) if is_left else now)
+    assert now > 3.0 * plain
+    assert float(numbers(a100, "fp16", aligned_only=True, **said).plain_flop_per_s) == 0.0
 
 
 def test_the_loss_moves_its_bytes_for_every_logit():
@@ -309,6 +331,19 @@ def test_attention_without_a_fused_kernel_reads_and_writes_every_probability():
     assert unfused.matmul == fused.matmul
 
 
+def test_scores_in_32_bit_move_twice_the_bytes_where_they_are_written_out():
+    neo = ops_of("gpt-neo-125m")
+    narrow = replace(neo, least_score_bytes=np.zeros(()))
+    layout = at(1.0, batch=2.0)
+    for share, ratio in ((0.0, 1.0), (1.0, 2.0)):
+        # A rate so high that nothing but bytes counts.
+        c = replace(with_value("unfused", share), matmul=np.asarray(1e9))
+        wide, usual = (float(micro_batch(ops, A100, layout, c).attention) for ops in (neo, narrow))
+        assert wide == pytest.approx(ratio * usual)
+    fp32 = machine_of("dgx-a100", "fp32")
+    assert micro_batch(neo, fp32, layout, c).attention == micro_batch(narrow, fp32, layout, c).attention
+
+
 def test_products_of_unfused_attention_hide_their_arithmetic_behind_their_bytes():
     short = ops_of("gpt2-small", 1024)  # heads of 64: 64 FLOP per byte, half the ridge
     layout = at(8.0, batch=8.0, micro_batch=1)
@@ -389,3 +424,23 @@ def test_3x3_convolutions_need_fewer_multiplications_in_32_bit(cluster, precisio
     mach, one = machine_of(cluster, precision), at(1.0, batch=8.0)
     direct = float(ops.other_flop) * 3 * 8 / float(mach.peak_flop_per_s)
     assert float(micro_batch(ops, mach, one, quiet()).other) == pytest.approx(direct * factor)
+
+
+def test_a_share_of_a_whole_run_carries_a_share_of_its_start():
+    steady = step(LLAMA, H100, at(8.0), textbook())
+    averaged = step(LLAMA, H100, at(8.0, declared={"run_steps": 20.0}), textbook())
+    assert float(steady.parts["serial"]) == 0.0
+    assert float(averaged.time_s - steady.time_s) == pytest.approx(float(textbook().start_s) / 20.0)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "hidden", "calls"), [(0.0, 0.0, 4.0), (0.0, 2.0, 2.0), (1.0, 2.0, 4.0)]
+)
+def test_tensor_parallel_calls_that_are_known_to_hide_do_not_show(recompute, hidden, calls):
+    """Of two forward and two backward, and two more where the forward pass is repeated, all others wait."""
+    c = replace(textbook(), tp_exposed=np.asarray(0.25))
+    believed = parts(LLAMA, H100, at(8.0, tp=8), c)["tensor_parallel"]
+    stated = parts(LLAMA, H100, at(8.0, tp=8, recompute=recompute, declared={"tp_hidden": hidden}), c)[
+        "tensor_parallel"
+    ]
+    assert float(stated) == pytest.approx(float(believed) * calls)

@@ -118,6 +118,7 @@ CASES = {
     "windows of no size": Bad("workloads", ("source: test", "window_layers: 2"), 6, 16, "S010", "window_layers needs an attention_window"),
     "more windows than layers": Bad("workloads", ("source: test", "layers: 4\nattention_window: 128\nwindow_layers: 5"), 8, 16, "S010", "window_layers 5 exceeds the 4 layers"),
     "documents of what has no attention": Bad("workloads", ("source: test", "document_len: 180"), 6, 15, "S010", "document_len is for attention that is counted from dimensions"),
+    "scores of what has no attention": Bad("workloads", ("source: test", "scores_in_fp32: true"), 6, 17, "S010", "scores_in_fp32 is for attention that is counted from dimensions"),
     "a window over stated FLOP": Bad("workloads", ("kind: generic", "kind: decoder-transformer\nlayers: 4\nhidden: 64\nattention_window: 128"), 5, 19, "S010", "attention_window is for attention that is counted from dimensions"),
     "a window over two towers": Bad("workloads", ("kind: generic\nflop_per_sample: 10 GFLOP", "kind: encoder-decoder-transformer\nlayers: 4\nhidden: 64\nattention_window: 128"), 5, 19, "S010", "attention_window is modelled for one tower only"),
     "convolutions of counted FLOP": Bad("workloads", ("kind: generic\nflop_per_sample: 10 GFLOP", "kind: decoder-transformer\nlayers: 4\nhidden: 64\nconv3x3_share: 0.5"), 5, 16, "S010", "conv3x3_share is of stated FLOP"),

@@ -346,6 +346,11 @@ def test_what_the_form_has_no_column_for_comes_from_the_zoo(tmp_path: Path) -> N
     assert found is not None
     assert found.memory_len == 192
     assert corpus.workloads["transformer-xl-base"].memory_len is None
+    neo = "gpt-neo-125m,decoder-transformer,sequence,125198592,12,768,12,3072,50257,1024,1\n"
+    (folder / "workloads.csv").write_text(stated + row + neo)
+    found = known_workload("gpt-neo-125m", read_corpus(folder), Catalog.default())
+    assert found is not None
+    assert found.scores_in_fp32 is True
 
 
 def test_a_batch_that_a_note_names_is_used_where_none_is_given_in_samples(tmp_path: Path) -> None:
@@ -456,6 +461,42 @@ def test_absurd_counts_and_times_are_refused(tmp_path: Path) -> None:
         'points.csv:3 micro_batch is "inf": more than 1e+12',
         'points.csv:3 global_batch is "1e18": more than 1e+12',
         'points.csv:5 k is "1e18": more than 1e+07',
+    ]
+
+
+def test_columns_that_a_table_may_have_besides_are_checked_like_the_others(tmp_path: Path) -> None:
+    family, *_ = FAMILIES.splitlines()[1:]
+    header, *lines = POINTS.splitlines()
+    said = ["18.5,4", "0,5", "inf,-1", "18,none"]
+    folder = write(
+        tmp_path / "d",
+        families=f"{FAMILIES.splitlines()[0]},cuda,bucket_bytes\n{family},10.2.89,0\n",
+        points="\n".join(
+            [f"{header},run_steps,tp_hidden", *(f"{a},{b}" for a, b in zip(lines, said, strict=True))]
+        ),
+    )
+    assert faults_of(folder) == [
+        'families.csv:2 cuda is "10.2.89": not a positive number',
+        'families.csv:2 bucket_bytes is "0": not a positive number',
+        'points.csv:2 run_steps is "18.5": not a positive whole number',
+        'points.csv:3 run_steps is "0": not a positive whole number',
+        'points.csv:3 tp_hidden is "5": more than 4',
+        'points.csv:4 run_steps is "inf": more than 1e+09',
+        'points.csv:4 tp_hidden is "-1": not a number',
+        'points.csv:5 tp_hidden is "none": not a number',
+    ]
+
+
+def test_a_column_of_the_other_table_is_refused(tmp_path: Path) -> None:
+    """It would be read and not used; what sources note under such a name is theirs."""
+    header, *lines = POINTS.splitlines()
+    points = "\n".join([f"{header},cuda", *(f"{line},10.2" for line in lines)])
+    families = FAMILIES.replace(",note\n", ",note,run_steps\n").replace("32,\n", "32,,18\n")
+    folder = write(tmp_path / "d", families=families, points=points)
+    (folder / "sources.csv").write_text("source,address,cuda\ns,somewhere,cu117\n")
+    assert faults_of(folder) == [
+        "families.csv:1 column run_steps belongs in points.csv",
+        "points.csv:1 column cuda belongs in families.csv",
     ]
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfmodel.models.overlap import BUCKET_BYTES
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known
 from perfmodel.validate.resolve import resolve
 from perfmodel.validate.runner import shipped_corpus, validate
+from perfmodel.validate.tables import UNSTATED
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
 one,g,s,transformer-xl-base,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,
@@ -72,7 +74,7 @@ def test_every_correction_fits_the_shipped_corpus() -> None:
     corrected = read_corpus(folder).corrected
     changed: dict[tuple[str, int, str], Correction] = {}
     for one in known():
-        of_points = one.column not in tables["families"][0]
+        of_points = one.column not in (*tables["families"][0], *UNSTATED["families.csv"])
         lines = tables["points"] if of_points else tables["families"]
         used = False
         for i, line in enumerate(lines):
@@ -173,3 +175,41 @@ def test_two_corrections_of_one_family_both_hold(tmp_path: Path, monkeypatch: py
     corpus = read_corpus(benchmark(tmp_path / "d", address))
     assert [corpus.families["one"].text[column] for column in ("sharding", "precision")] == ["none", "tf32"]
     assert corpus.corrected["one"] == f"{first.reason}; {second.reason}"
+
+
+def test_what_families_may_say_besides_is_a_column_or_a_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old library, and gradients in one call; nothing of it where nobody says."""
+    address = "github.com/somebody/else"
+    folder = benchmark(tmp_path / "d", address)
+    said = {"cuda": "10.2", "bucket_bytes": "1e12"}
+    families = FAMILIES.replace("a100-sxm4-80gb", "v100-sxm2-16gb").replace("nvswitch-2", "")
+    (folder / "families.csv").write_text(families)
+
+    def read() -> tuple[float, float]:
+        data = resolve(read_corpus(folder), Catalog.default()).observations
+        return float(data.machine.plain_flop_per_s[0]), float(data.at.bucket_bytes[0])
+
+    assert read() == (0.0, BUCKET_BYTES)
+    lines = [Correction(address, "*", "", column, "", found, "so it ran") for column, found in said.items()]
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: tuple(lines))
+    corrected = read()
+    assert corrected == (15.7e12, 1e12)
+    monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: ())
+    header, row = families.splitlines()
+    stated = f"{header},{','.join(said)}\n{row},{','.join(said.values())}\n"
+    (folder / "families.csv").write_text(stated)
+    assert read() == corrected
+
+
+def test_steps_of_a_whole_run_and_calls_that_hide_are_columns_of_points(tmp_path: Path) -> None:
+    folder = benchmark(tmp_path / "d", "github.com/somebody/else")
+    unsaid = resolve(read_corpus(folder), Catalog.default()).observations.at
+    assert np.isinf(unsaid.run_steps).all()
+    assert np.isnan(unsaid.tp_hidden).all()
+    header, *lines = POINTS.splitlines()
+    said = [header + ",run_steps,tp_hidden", *(line + ",18,0" for line in lines)]
+    (folder / "points.csv").write_text("\n".join(said))
+    at = resolve(read_corpus(folder), Catalog.default()).observations.at
+    assert (at.run_steps.tolist(), at.tp_hidden.tolist()) == ([18.0] * 4, [0.0] * 4)

@@ -42,6 +42,14 @@ def test_fields_make_a_workload_with_the_same_count(name: str) -> None:
     assert count(stated).total == pytest.approx(published, rel=0.006)
 
 
+def test_scores_in_32_bit_are_of_models_whose_code_takes_them_so() -> None:
+    fields = {
+        name: parse_config(json.dumps(CONFIGS[name][0])).fields for name in ("gpt-j-6b", "llama-3.1-8b")
+    }
+    assert fields["gpt-j-6b"]["scores_in_fp32"] is True
+    assert "scores_in_fp32" not in fields["llama-3.1-8b"]
+
+
 def test_sequence_is_a_choice_where_the_model_reads_more() -> None:
     config, _ = CONFIGS["llama-3.1-8b"]
     found = parse_config(json.dumps(config))
