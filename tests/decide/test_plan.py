@@ -404,10 +404,10 @@ def test_a_swept_knee_is_as_cautious_as_a_predicted_one(catalog: Catalog) -> Non
         return make(catalog, **words, **{path: value})
 
     known = shipped_beliefs()
-    out = plan_sweep("cluster.scale_out.bandwidth=1..6 GB/s:2", load, Request(), known)
+    out = plan_sweep("cluster.scale_out.bandwidth=1..8 GB/s:2", load, Request(), known)
     sweep = out.result.result["sweep"]
     slow, quick = (
-        predict(load(f"cluster.scale_out.bandwidth={value} GB/s"), known).result for value in (1, 6)
+        predict(load(f"cluster.scale_out.bandwidth={value} GB/s"), known).result for value in (1, 8)
     )
     assert sweep["knee_k"] == [found["knee"]["threshold"]["k"] for found in (slow, quick)]
     assert sweep["knee_k"][0] < threshold_knee(np.array(slow["k"]), np.array(slow["efficiency"])).k

@@ -36,7 +36,7 @@ def setup(workload="llama3-8b", cluster="dgx-h100", k=(1, 8, 64, 256), batch=512
 
 
 def same(a, b) -> bool:
-    return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    return all(np.array_equal(getattr(a, f.name), getattr(b, f.name), equal_nan=True) for f in fields(a))
 
 
 @pytest.mark.parametrize(("workload", "cluster"), JOBS)
