@@ -116,7 +116,7 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
         header = next(reader, [])
         fault, hint = _header_fault(header, required), f"the header needs {', '.join(required)}"
         if not fault and (fault := _misplaced(header, path.name)):
-            hint = "it would have no effect here"
+            hint = "move it there: here it has no effect"
         if fault:
             problems.append(Problem(file=str(path), line=1, column=1, code="D002", message=fault, help=hint))
             return Table()
