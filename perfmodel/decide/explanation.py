@@ -9,7 +9,16 @@ import numpy as np
 
 from perfmodel.decide.basis import not_modelled, rests_on, sensitivity
 from perfmodel.decide.exchanges import NEGLIGIBLE, Exchange, Point, exchanges
-from perfmodel.decide.facts import DECLARED_NAMES, MACHINE_FIELDS, Fact, defaults, facts, foreign, unmeasured
+from perfmodel.decide.facts import (
+    DECLARED_NAMES,
+    FRAMEWORK_DEFAULT,
+    MACHINE_FIELDS,
+    Fact,
+    defaults,
+    facts,
+    foreign,
+    unmeasured,
+)
 from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.decide.terms import TERMS
 from perfmodel.predict.bands import NINETY
@@ -104,9 +113,11 @@ def _notes(job: Job) -> list[str]:
 
 
 def _declared(known: dict[str, Fact]) -> list[str]:
-    """What the job declares of its exchange, stalls, input and workers."""
-    names = [name for name, _ in DECLARED_NAMES.values() if known[name].source == "job"]
-    return [f"declared: {', '.join(f'{name} {known[name].shown}' for name in names)}"] if names else []
+    """What the job declares of its exchange, stalls, input and workers, and what its framework does otherwise."""
+    sources = {name: known[name].source or "" for name, _ in DECLARED_NAMES.values()}
+    names = [name for name, source in sources.items() if source == "job"]
+    notes = [f"declared: {', '.join(f'{name} {known[name].shown}' for name in names)}"] if names else []
+    return notes + [source for source in sources.values() if source.startswith(FRAMEWORK_DEFAULT)]
 
 
 def _memory(found: Curve) -> dict[str, Any]:

@@ -67,7 +67,12 @@ def _of(record: SpecModel | None, field: str, value: float | None, unit: str, de
 
 def facts(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     """Everything declared that the step at one K rests on."""
-    return {**_hardware(job, found), **_work(job, found), **_layout(job, found, index), **_declared(found)}
+    return {
+        **_hardware(job, found),
+        **_work(job, found),
+        **_layout(job, found, index),
+        **_declared(job, found),
+    }
 
 
 def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
@@ -159,17 +164,30 @@ DECLARED_NAMES: dict[str, tuple[str, str]] = {
 }
 
 
-def _declared(found: Curve) -> dict[str, Fact]:
-    """What the job declares beside its layout; a default where it does not."""
+# What a class of frameworks does where a job does not say (`layouts.usual_bucket_bytes`, `usual_gradient_bytes`).
+FRAMEWORK_DEFAULT = "default of "
+_BY_FRAMEWORK = {
+    "bucket_bytes": "all gradients in one call, after the backward pass",
+    "gradient_bytes": "gradients of bf16 are added and reduced in 32 bit",
+}
+
+
+def _declared(job: Job, found: Curve) -> dict[str, Fact]:
+    """What the job declares beside its layout; a default, of its framework or of all, where it does not."""
     made = {}
     wide = float(found.setup.machine.element_bytes) > 2.0
+    said = {"bucket_bytes": job.bucket, "gradient_bytes": job.gradient_dtype}
     for key, (name, unit) in DECLARED_NAMES.items():
-        if key in found.setup.declared:
-            made[name] = Fact(found.setup.declared[key], unit, "job", DECLARED)
+        value = found.setup.declared.get(key, USUAL[key])
+        if said.get(key) is None and key in _BY_FRAMEWORK and key in found.setup.declared:
+            source = f"{FRAMEWORK_DEFAULT}{job.framework}: {_BY_FRAMEWORK[key]}"
+            made[name] = Fact(value, unit, source, "assumed")
+        elif key in found.setup.declared or said.get(key) is not None:
+            made[name] = Fact(value, unit, "job", DECLARED)
         elif key == "gradient_bytes":
             made[name] = Fact(4.0 if wide else 2.0, unit, "default: as the precision has it", "assumed")
-        elif np.isfinite(USUAL[key]):
-            made[name] = Fact(USUAL[key], unit, "default", DECLARED)
+        elif np.isfinite(value):
+            made[name] = Fact(value, unit, "default", DECLARED)
         else:
             made[name] = Fact("not declared", "", "default: the belief about the host's input rate", DECLARED)
     return made

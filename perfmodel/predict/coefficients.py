@@ -338,9 +338,6 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     # Megatron-LM's mpu/cross_entropy.py takes maximum, difference, exponential, sum, quotient and gradient one by one, in
     # 32 bit: 40 bytes, and 12 of casts. A library's log-softmax: cast (6), forward (8), backward (12), cast back (8).
     ("loss_bytes", "framework", "megatron_eager"): 52.0,
-    # Megatron-LM before its core reduces gradients after the last backward pass, behind nothing (its
-    # model/distributed.py; overlap came with --overlap-grad-reduce in 2023).
-    **{(name, "framework", "megatron_eager"): 0.95 for name in ("dp_exposed", "net_exposed")},
     ("tp_exposed", "framework", "megatron_core"): 0.48,
     ("interleave", "framework", "megatron_core"): 0.8,
     **{("unfused", "framework", name): 0.8 for name in _UNFUSED},

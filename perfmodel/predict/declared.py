@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from perfmodel.predict.beliefs import Belief
 from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.layouts import DECLARED
+from perfmodel.predict.layouts import DECLARED, usual_bucket_bytes, usual_gradient_bytes
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import shipped_folder
@@ -37,11 +37,13 @@ LINK_SPREAD: Final = 0.12
 
 
 def declared(job: Job) -> dict[str, float]:
-    """The values of `layouts.DECLARED` that a job sets; empty for a job that declares none of them."""
+    """The values of `layouts.DECLARED` that a job or its framework sets, where they are not the usual ones."""
     found: dict[str, float | None] = {
-        "gradient_bytes": GRADIENT_BYTES[job.gradient_dtype] if job.gradient_dtype else None,
+        "gradient_bytes": GRADIENT_BYTES[job.gradient_dtype]
+        if job.gradient_dtype
+        else usual_gradient_bytes(job.framework, job.precision),
         "sync_every": job.sync_every,
-        "bucket_bytes": job.bucket,
+        "bucket_bytes": job.bucket or usual_bucket_bytes(job.framework),
         "first_bucket_bytes": job.first_bucket,
         "length_spread": job.length_spread,
     }

@@ -138,6 +138,25 @@ DECLARED: dict[str, float] = {
     "slowdown": 1.0,
 }
 
+ONE_BUCKET = 1e12  # bytes, more than any gradient
+
+
+def usual_bucket_bytes(framework: str) -> float:
+    """Bytes of gradients that a class of frameworks reduces in one call, where nobody says otherwise.
+
+    Megatron-LM before its core reduces them all after the last backward pass (its model/distributed.py; overlap came
+    with --overlap-grad-reduce in 2023).
+    """
+    return ONE_BUCKET if framework == "megatron_eager" else BUCKET_BYTES
+
+
+def usual_gradient_bytes(framework: str, precision: str) -> float:
+    """Bytes of an exchanged gradient where nobody says otherwise; 0: as the precision has it.
+
+    Megatron-LM adds and reduces gradients of bf16 in 32 bit (its arguments.py), and so did NeMo on top of it.
+    """
+    return 4.0 if (framework, precision) == ("megatron_eager", "bf16") else 0.0
+
 
 def layouts(
     k: ArrayLike,

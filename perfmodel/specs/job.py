@@ -137,13 +137,16 @@ class JobFile(SpecModel):
     reliability: Reliability | None = Field(None, description="Failures, checkpoints, restarts.")
     framework: Framework | None = Field(None, description="Software class whose coefficients apply.")
     gradient_dtype: GradientType | None = Field(
-        None, description="Type in which gradients are exchanged; fp32 in 32-bit training, else 16 bit."
+        None,
+        description="Type in which gradients are exchanged; fp32 in 32-bit training and bf16 of megatron_eager, else 16 bit.",
     )
     compression: Compression | None = Field(None, description="Gradients made smaller before they are sent.")
     sync_every: Count | None = Field(
         None, description="Steps from one exchange between replicas to the next (local SGD); 1 is every step."
     )
-    bucket: BucketSize | None = Field(None, description="Gradients that are sent together; 25 MiB.")
+    bucket: BucketSize | None = Field(
+        None, description="Gradients that are sent together; 25 MiB, of megatron_eager all."
+    )
     first_bucket: BucketSize | None = Field(
         None, description="Those sent first, fewer so that sending starts early; 1 MiB."
     )

@@ -39,7 +39,8 @@ def contradiction(point: Row, family: Row) -> str | None:
     if spread > step:
         return f"spread_s is {spread:g}, more than step_s, {step:g}"
     replicas = k / replica if dp is None and is_cut else dp
-    micro, batch = point.number["micro_batch"], point.number["global_batch"]
+    micro = point.number["micro_batch"]
+    batch = point.number["global_batch"] or point.number.get("run_batch")
     if replicas is None or micro is None or batch is None:
         return None
     return _uneven(replicas, micro, point.number["accumulation"], batch)

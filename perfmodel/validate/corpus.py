@@ -199,6 +199,9 @@ def _check_point(row: Row, problems: list[Problem]) -> None:
         refuse("tp", f"tp times pp times cp is {replica:g}, more than k")
     if row.get("nodes", 1.0) > row.get("k", np.inf):
         refuse("nodes", "nodes is more than k", "k counts the accelerators of all nodes")
+    if row.number["global_batch"] is not None and row.get("run_batch", np.nan) > 0.0:
+        hint = "give it where step_s is the time of one sample per accelerator, else leave it blank"
+        refuse("run_batch", "run_batch stands beside global_batch", hint)
     words, batch = batch_in_note(row)
     if words and batch is None and row.number["global_batch"] is None:
         message = f'the note names a source batch per accelerator of "{words[:40]}"'

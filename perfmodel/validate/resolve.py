@@ -12,9 +12,16 @@ import numpy as np
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
-from perfmodel.models.overlap import BUCKET_BYTES
 from perfmodel.predict.features import features
-from perfmodel.predict.layouts import SHARDING_CODES, Sharding, layouts, pick, recompute_share
+from perfmodel.predict.layouts import (
+    SHARDING_CODES,
+    Sharding,
+    layouts,
+    pick,
+    recompute_share,
+    usual_bucket_bytes,
+    usual_gradient_bytes,
+)
 from perfmodel.predict.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     DEFAULT_NETWORK_LATENCY_S,
@@ -54,6 +61,9 @@ SAMPLES_PER_ITEM: dict[str, float] = {
     "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": TOKENS_PER_SENTENCE,
 }  # fmt: skip
 TOKEN_BATCH = 5120.0  # of a model whose sample is a token
+TOKENS_OF_A_STEP = (
+    2e6  # of a language model's pre-training (Brown et al., arXiv:2005.14165, table 2.1: 0.5 to 3.2 million)
+)
 REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
 WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
 STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
@@ -310,7 +320,7 @@ def _observe(
             own = workload.model_copy(update=said) if said else workload
             structs.append(operations(own, int(key[1]) if key[1] else None, pads_vocabulary=pads))
         which[i] = built[key]
-        filled = complete(point, workload, _sharding(row), float(machines[family[i]].memory_bytes))
+        filled = complete(point, row, workload, float(machines[family[i]].memory_bytes))
         normalised[i] = point.number["global_batch"] is None
         for name, value in filled.items():
             columns[name][i] = value
@@ -337,8 +347,13 @@ def _observe(
         sequence_parallel=np.maximum(core, columns["selective"]),
         per_node=columns["per_node"],
         declared={
+            "gradient_bytes": np.array(
+                [usual_gradient_bytes(row.text["framework_class"], row.text["precision"]) for row in rows]
+            ),
             "sync_every": np.where(alone, NEVER, 1.0),
-            "bucket_bytes": np.array([row.get("bucket_bytes", BUCKET_BYTES) for row in rows]),
+            "bucket_bytes": np.array(
+                [row.get("bucket_bytes", usual_bucket_bytes(row.text["framework_class"])) for row in rows]
+            ),
             "tp_hidden": np.array([point.get("tp_hidden", np.nan) for point in points]),
             "run_steps": np.array([point.get("run_steps", np.inf) for point in points]),
         },
@@ -385,8 +400,9 @@ def _sharding(row: Row) -> str:
     return "fsdp" if said == "unknown" and row.text["framework_class"] == "xla" else said
 
 
-def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float) -> dict[str, float]:
+def complete(point: Row, family: Row, workload: Workload, memory_bytes: float) -> dict[str, float]:
     """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
+    sharding = _sharding(family)
     k = point.get("k", 1.0)
     tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
     if point.number["tp"] is None and point.number["pp"] is None and sharding not in ("fsdp", "hsdp"):
@@ -398,7 +414,7 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
     dp = k / (tp * pp * cp)
     batch = point.number["global_batch"]
     if batch is None:
-        batch = _unstated_batch(point, workload) * dp
+        batch = point.get("run_batch", _unstated_batch(point, family, workload, dp))
     steps, micro = point.number["accumulation"], point.number["micro_batch"]
     if workload.sample == "token" and batch / dp < FEWEST_TOKENS:
         batch *= TOKENS_PER_SENTENCE
@@ -424,13 +440,15 @@ def complete(point: Row, workload: Workload, sharding: str, memory_bytes: float)
     }
 
 
-def _unstated_batch(point: Row, workload: Workload) -> float:
-    """Samples per replica where no batch is given in samples: from the batch that the note names, else the usual."""
+def _unstated_batch(point: Row, family: Row, workload: Workload, dp: float) -> float:
+    """Samples of a step where no batch is given in samples: from the batch that the note names, else the usual."""
     _, named = batch_in_note(point)
     if named is not None:
-        return named * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
+        return dp * named * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
+    if family.text["regime"] == "strong" and workload.kind in LANGUAGE_KINDS:
+        return max(TOKENS_OF_A_STEP / point.get("seq_len", workload.seq_len or 1.0), dp)
     usual = TYPICAL_BATCH.get(workload.kind, 32.0)
-    return max(usual, TOKEN_BATCH) if workload.sample == "token" else usual
+    return dp * (max(usual, TOKEN_BATCH) if workload.sample == "token" else usual)
 
 
 def _whole_cut(parts: float) -> tuple[float, float]:

@@ -18,12 +18,12 @@ from perfmodel.units import plain_number
 NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
-    "document_len", "vocab", "run_steps", "cuda", "bucket_bytes", "tp_hidden",
+    "document_len", "vocab", "run_steps", "run_batch", "cuda", "bucket_bytes", "tp_hidden",
 )  # fmt: skip
 # Columns that the form lets out, of the table that may have them; corrections may fill them too.
 UNSTATED = {
     "families.csv": ("cuda", "bucket_bytes"),
-    "points.csv": ("document_len", "vocab", "run_steps", "tp_hidden"),
+    "points.csv": ("document_len", "vocab", "run_steps", "run_batch", "tp_hidden"),
 }
 _COUNTS = ("k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "ranks")
 _OF_RUNS = frozenset(column for columns in UNSTATED.values() for column in columns) - {"vocab"}
@@ -32,7 +32,7 @@ _WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group", "vocab", "run_steps"
 _LEAST = {
     **dict.fromkeys((*_WHOLE, "seq_len", "document_len"), 1.0),
     **dict.fromkeys(("step_s", "time_s"), 1e-9),
-    **dict.fromkeys(("global_batch", "micro_batch", "accumulation"), 1e-3),
+    **dict.fromkeys(("global_batch", "run_batch", "micro_batch", "accumulation"), 1e-3),
     "network_gbit_per_s_per_node": 1e-3,
     "cuda": 1.0,
     "bucket_bytes": 1.0,
@@ -45,7 +45,7 @@ _MOST = {
     "bucket_bytes": 1e15,
     "tp_hidden": 4.0,
     **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
-    **dict.fromkeys(("global_batch", "micro_batch"), 1e12),
+    **dict.fromkeys(("global_batch", "run_batch", "micro_batch"), 1e12),
     **dict.fromkeys(("accumulation", "repeats", "run_steps", "network_gbit_per_s_per_node"), 1e9),
     "bytes": 1e15,
 }

@@ -18,7 +18,7 @@ from perfmodel.models.stragglers import expected_max_with_slow_devices
 from perfmodel.predict import declared
 from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.predict.coefficients import NAMES, quiet, textbook
-from perfmodel.predict.curve import centre
+from perfmodel.predict.curve import centre, curve
 from perfmodel.predict.declared import informed, measured_hardware
 from perfmodel.predict.layouts import DECLARED, Layouts, Sharding, layouts
 from perfmodel.predict.machine import Machine, machine
@@ -222,6 +222,48 @@ def test_a_job_file_declares_them_all(tmp_path: Path) -> None:
     assert shown["stalls"]["sensitivity"] > 0.1
     assert any(note.startswith("declared: gradient bytes 1 B, compression 8") for note in found["notes"])
     assert "/synchronised every" in next(t["formula"] for t in found["terms"] if t["name"] == "data_parallel")
+
+
+@pytest.mark.parametrize(
+    ("said", "bucket", "gradient", "notes"),
+    [
+        (
+            "framework: megatron_eager",
+            (1e12, "default of megatron_eager: all gradients in one call, after the backward pass"),
+            (4.0, "default of megatron_eager: gradients of bf16 are added and reduced in 32 bit"),
+            ["default of megatron_eager", "default of megatron_eager"],
+        ),
+        (
+            "framework: megatron_eager\nbucket: 25 MiB\ngradient_dtype: bf16",
+            (BUCKET_BYTES, "job"),
+            (2.0, "job"),
+            ["declared"],
+        ),
+        (
+            "framework: megatron_core\nprecision: fp16",
+            (BUCKET_BYTES, "default"),
+            (2.0, "default: as the precision has it"),
+            [],
+        ),
+        ("bucket: 100 MB", (1e8, "job"), (2.0, "default: as the precision has it"), ["declared"]),
+    ],
+)
+def test_a_framework_exchanges_in_its_own_way_and_a_job_overrules_it(
+    tmp_path: Path, said: str, bucket: tuple[float, str], gradient: tuple[float, str], notes: list[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        f"workload: gpt2-xl\ncluster: dgx-a100\nglobal_batch: 512\nk: 64\nlayout: {{micro_batch: 4}}\n{said}\n",
+        encoding="utf-8",
+    )
+    job = load_job(path)
+    found = explain(job).result
+    shown = {row["name"]: (row["value"], row["source"]) for term in found["terms"] for row in term["inputs"]}
+    assert (shown["bucket"], shown["gradient bytes"]) == (bucket, gradient)
+    at = curve(setup_of(job), shipped_beliefs()).at
+    assert (float(at.bucket_bytes), float(at.gradient_bytes) or 2.0) == (bucket[0], gradient[0])
+    words = ("declared", "default of")
+    assert [note.split(":")[0] for note in found["notes"] if note.startswith(words)] == notes
 
 
 def test_nonsense_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -467,12 +467,15 @@ def test_absurd_counts_and_times_are_refused(tmp_path: Path) -> None:
 def test_columns_that_a_table_may_have_besides_are_checked_like_the_others(tmp_path: Path) -> None:
     family, *_ = FAMILIES.splitlines()[1:]
     header, *lines = POINTS.splitlines()
-    said = ["18.5,4", "0,5", "inf,-1", "18,none"]
+    said = ["18.5,4,", "0,5,", "inf,-1,0", "18,none,4096"]
     folder = write(
         tmp_path / "d",
         families=f"{FAMILIES.splitlines()[0]},cuda,bucket_bytes\n{family},10.2.89,0\n",
         points="\n".join(
-            [f"{header},run_steps,tp_hidden", *(f"{a},{b}" for a, b in zip(lines, said, strict=True))]
+            [
+                f"{header},run_steps,tp_hidden,run_batch",
+                *(f"{a},{b}" for a, b in zip(lines, said, strict=True)),
+            ]
         ),
     )
     assert faults_of(folder) == [
@@ -482,8 +485,10 @@ def test_columns_that_a_table_may_have_besides_are_checked_like_the_others(tmp_p
         'points.csv:3 run_steps is "0": not a positive whole number',
         'points.csv:3 tp_hidden is "5": more than 4',
         'points.csv:4 run_steps is "inf": more than 1e+09',
+        'points.csv:4 run_batch is "0": not a positive number',
         'points.csv:4 tp_hidden is "-1": not a number',
         'points.csv:5 tp_hidden is "none": not a number',
+        "points.csv:5 run_batch stands beside global_batch",
     ]
 
 

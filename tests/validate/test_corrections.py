@@ -192,6 +192,9 @@ def test_what_families_may_say_besides_is_a_column_or_a_correction(
         return float(data.machine.plain_flop_per_s[0]), float(data.at.bucket_bytes[0])
 
     assert read() == (0.0, BUCKET_BYTES)
+    (folder / "families.csv").write_text(families.replace("pytorch_eager", "megatron_eager"))
+    assert read() == (0.0, 1e12)
+    (folder / "families.csv").write_text(families)
     lines = [Correction(address, "*", "", column, "", found, "so it ran") for column, found in said.items()]
     monkeypatch.setattr("perfmodel.validate.corrections.known", lambda: tuple(lines))
     corrected = read()
@@ -213,3 +216,24 @@ def test_steps_of_a_whole_run_and_calls_that_hide_are_columns_of_points(tmp_path
     (folder / "points.csv").write_text("\n".join(said))
     at = resolve(read_corpus(folder), Catalog.default()).observations.at
     assert (at.run_steps.tolist(), at.tp_hidden.tolist()) == ([18.0] * 4, [0.0] * 4)
+
+
+def test_the_batch_of_a_run_whose_time_is_of_one_sample_is_a_column_of_points(tmp_path: Path) -> None:
+    """It makes the layout, and the time stays that of one sample per accelerator."""
+    folder = benchmark(tmp_path / "d", "github.com/somebody/else")
+    header, *lines = POINTS.splitlines()
+    blank = [
+        ",".join("" if i in (9, 10, 11) else cell for i, cell in enumerate(line.split(","))) for line in lines
+    ]
+    (folder / "points.csv").write_text("\n".join([header, *blank]))
+    unsaid = resolve(read_corpus(folder), Catalog.default()).observations
+    (folder / "points.csv").write_text(
+        "\n".join([f"{header},run_batch", *(f"{line},3840" for line in blank)])
+    )
+    said = resolve(read_corpus(folder), Catalog.default()).observations
+    assert said.at.global_batch.tolist() == [3840.0] * 4
+    assert said.at.global_batch.tolist() != unsaid.at.global_batch.tolist()
+    seconds = np.array([0.055, 0.060, 0.062, 0.064])
+    for data in (said, unsaid):
+        assert np.exp(data.target) == pytest.approx(seconds * data.at.global_batch / data.at.k)
+        assert data.normalised.all()
