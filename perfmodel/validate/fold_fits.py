@@ -12,8 +12,12 @@ from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population
 
 SETTLING = 8  # iterations at most; fewer leave a fold near the fit of all, and its errors too small
-# One process per core and one thread per process: threads inside small matrix products only wait for each other.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# One process per core and one thread per process: threads inside small matrix products only wait for each other. And
+# memory that stays with the process (glibc's malloc): giving large arrays back and asking anew took a third of a fit.
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    **dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30)),
+}
 
 # What a worker process fits, sent once when it starts.
 _SERVED: list[tuple[Observations, Fit]] = []
@@ -44,7 +48,7 @@ def _fits(data: Observations, full: Fit, kept: Sequence[Sequence[int]], workers:
 
     # spawn: a fork of a process that already runs threads may hang.
     with (
-        _one_thread_each(),
+        _workers_environment(),
         ProcessPoolExecutor(workers, get_context("spawn"), initializer=_serve, initargs=(data, full)) as pool,
     ):
         yield from pool.map(_served, kept)
@@ -64,10 +68,10 @@ def _served(kept: Sequence[int]) -> Fit:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def _workers_environment() -> Iterator[None]:
     """The environment that worker processes start in, put back afterwards."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
     try:
         yield
     finally:
