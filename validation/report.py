@@ -328,7 +328,7 @@ def peers(source: dict[str, Any]) -> list[str]:
         "difference. How the host's time grows with tensor ranks was read off vTrain's one-node runs, and that their vocabulary is",
         "not padded was first seen in their times, then in its code: that row owes both something. Korthikanti's came out 4 % too",
         "slow before what their paper says of overlap in the backward pass was a label of theirs; nothing was fitted to them.",
-        "Narayanan's moved between 1.8 and 3.1 % in the last five fits: by other sources' labels, and by two of its own script",
+        "Narayanan's moved between 1.8 and 3.1 % with other sources' labels, and with two by its own script",
         "(torch's DDP in the four smallest, no virtual stages in the largest).",
     )
     return [

@@ -91,7 +91,7 @@ def calibrate_job(
         notes += trace_notes(summary)
         traced = traced_parts(job, summary, traces[0].name)
         notes += refuse_unrunnable(job, traced.place(setup), traces[0])
-        direct += traced_exposure(job, setup, summary, traces[0].name)
+        direct += traced_exposure(job, setup, summary, traces[0].name, notes)
         if ranks is None:
             direct += traced_jitter(summary, traces[0].name)
     if timings is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.predict.beliefs import Beliefs
 from perfmodel.predict.curve import Curve
 from perfmodel.predict.layouts import DECLARED as USUAL
+from perfmodel.predict.layouts import Sharding
 from perfmodel.predict.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     FALLBACKS,
@@ -176,10 +177,14 @@ def _declared(job: Job, found: Curve) -> dict[str, Fact]:
     """What the job declares beside its layout; a default, of its framework or of all, where it does not."""
     made = {}
     wide = float(found.setup.machine.element_bytes) > 2.0
+    # The two that a framework may have of its own: saying the usual value there is saying something.
     said = {"bucket_bytes": job.bucket, "gradient_bytes": job.gradient_dtype}
     for key, (name, unit) in DECLARED_NAMES.items():
         value = found.setup.declared.get(key, USUAL[key])
-        if said.get(key) is None and key in _BY_FRAMEWORK and key in found.setup.declared:
+        by_layer = key == "bucket_bytes" and bool((found.at.sharding > Sharding.ZERO2).all())
+        if by_layer and said[key] is None:
+            made[name] = Fact("none", "", "default: sharded weights go layer by layer", DECLARED)
+        elif said.get(key) is None and key in _BY_FRAMEWORK and key in found.setup.declared:
             source = f"{FRAMEWORK_DEFAULT}{job.framework}: {_BY_FRAMEWORK[key]}"
             made[name] = Fact(value, unit, source, "assumed")
         elif key in found.setup.declared or said.get(key) is not None:

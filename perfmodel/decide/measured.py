@@ -20,6 +20,7 @@ from perfmodel.models.energy import power_w
 from perfmodel.models.straggler_fit import LEAST_SAMPLES
 from perfmodel.predict.beliefs import Beliefs, MeasuredPower
 from perfmodel.predict.curve import curve
+from perfmodel.predict.layouts import ONE_BUCKET
 from perfmodel.predict.setup import Setup, batch_of, setup_of
 from perfmodel.specs.jobs import Job
 
@@ -94,10 +95,22 @@ def _relative_error(summary: TraceSummary, name: str) -> float:
     return float(values.std(ddof=1) / np.sqrt(values.size) / mean)
 
 
-def traced_exposure(job: Job, setup: Setup, summary: TraceSummary, source: str) -> list[Direct]:
-    """Share of the gradient exchange that shows, from a trace in which nothing else travels."""
+def traced_exposure(
+    job: Job, setup: Setup, summary: TraceSummary, source: str, notes: list[str]
+) -> list[Direct]:
+    """Share of the gradient exchange that shows, from a trace in which nothing else travels.
+
+    Of an exchange in one call all shows: a trace that saw some of it hidden contradicts the job, and a note says so.
+    """
     hidden, workers = summary.hidden_fraction(), summary.workers
     if hidden is None or workers is None or not data_parallel(job) or summary.steps_from == "Ray tasks":
+        return []
+    if setup.declared.get("bucket_bytes", 0.0) >= ONE_BUCKET:
+        if hidden > EXPOSED_SPREAD:
+            notes.append(
+                f"{source}: {hidden:.0%} of the exchange ran under compute, and {job.framework} in one call hides none:"
+                " the trace informed nothing of it; give the job the `bucket` that its gradients go in"
+            )
         return []
     name = "dp_exposed" if workers <= float(setup.machine.node) else "net_exposed"
     return [Direct(name, float(np.clip(1.0 - hidden, 0.01, 1.0)), EXPOSED_SPREAD, source)]

@@ -40,10 +40,11 @@ def contradiction(point: Row, family: Row) -> str | None:
         return f"spread_s is {spread:g}, more than step_s, {step:g}"
     replicas = k / replica if dp is None and is_cut else dp
     micro = point.number["micro_batch"]
-    batch = point.number["global_batch"] or point.number.get("run_batch")
+    column = "global_batch" if _states_batch(point) else "run_batch"
+    batch = point.number.get(column)
     if replicas is None or micro is None or batch is None:
         return None
-    return _uneven(replicas, micro, point.number["accumulation"], batch)
+    return _uneven(replicas, micro, point.number["accumulation"], batch, column)
 
 
 def repeated(points: Sequence[Row]) -> list[tuple[Row, str]]:
@@ -72,7 +73,9 @@ def measured_again(points: Sequence[Row]) -> list[str]:
     return [f"{told}: scored as another measurement; number such lines in `variant`"]
 
 
-def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str | None:
+def _uneven(
+    dp: float, micro: float, steps: float | None, batch: float, column: str = "global_batch"
+) -> str | None:
     """How a batch departs from what replicas, micro-batches and their number make of it; a last one may be partial.
 
     >>> _uneven(8, 4, 2, 64), _uneven(8, 4, 2, 60), _uneven(8, 4, None, 60)
@@ -85,16 +88,18 @@ def _uneven(dp: float, micro: float, steps: float | None, batch: float) -> str |
     'dp times micro_batch times accumulation is 96, global_batch is 64'
     >>> _uneven(8, 4, None, 16)
     'dp times micro_batch is 32, more than global_batch 16'
+    >>> _uneven(8, 4, None, 16, "run_batch")
+    'dp times micro_batch is 32, more than run_batch 16'
     """
     made = dp * micro
     if made > batch * (1.0 + ROUNDED):
-        return f"dp times micro_batch is {made:g}, more than global_batch {batch:g}"
+        return f"dp times micro_batch is {made:g}, more than {column} {batch:g}"
     needed = batch / made
     with_partial = needed + 1.0 if needed > 1.0 + ROUNDED else needed
     least, beyond = needed * (1.0 - ROUNDED), max(needed * (1.0 + ROUNDED), with_partial)
     if steps is None or least <= steps < beyond:
         return None
-    return f"dp times micro_batch times accumulation is {made * steps:g}, global_batch is {batch:g}"
+    return f"dp times micro_batch times accumulation is {made * steps:g}, {column} is {batch:g}"
 
 
 def batchless_apart(

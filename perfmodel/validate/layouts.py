@@ -162,4 +162,8 @@ def _target(resolved: Resolved, row: int, logs: Array) -> Target:
         power=PowerModel(1.0, 0.0),
         global_batch={k: batch},
         work={k: 1.0},
+        declared={
+            name: float(np.broadcast_to(getattr(data.at, name), data.target.shape)[row])
+            for name in ("bucket_bytes", "gradient_bytes")
+        },
     )

@@ -61,9 +61,8 @@ SAMPLES_PER_ITEM: dict[str, float] = {
     "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": TOKENS_PER_SENTENCE,
 }  # fmt: skip
 TOKEN_BATCH = 5120.0  # of a model whose sample is a token
-TOKENS_OF_A_STEP = (
-    2e6  # of a language model's pre-training (Brown et al., arXiv:2005.14165, table 2.1: 0.5 to 3.2 million)
-)
+# Of a language model's pre-training on ever more devices: Brown et al., arXiv:2005.14165, table 2.1, has 0.5 to 3.2 million.
+TOKENS_OF_A_STEP = 2e6
 REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
 WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
 STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
@@ -445,8 +444,10 @@ def _unstated_batch(point: Row, family: Row, workload: Workload, dp: float) -> f
     _, named = batch_in_note(point)
     if named is not None:
         return dp * named * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
-    if family.text["regime"] == "strong" and workload.kind in LANGUAGE_KINDS:
-        return max(TOKENS_OF_A_STEP / point.get("seq_len", workload.seq_len or 1.0), dp)
+    tokens = point.number["seq_len"] or workload.seq_len
+    in_sequences = workload.kind in LANGUAGE_KINDS and workload.sample != "token"
+    if family.text["regime"] == "strong" and in_sequences and tokens:
+        return max(TOKENS_OF_A_STEP / tokens, dp)
     usual = TYPICAL_BATCH.get(workload.kind, 32.0)
     return dp * (max(usual, TOKEN_BATCH) if workload.sample == "token" else usual)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from perfmodel.decide.calibration import calibrate_job
 from perfmodel.decide.explanation import explain
+from perfmodel.decide.measured import traced_exposure
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.models.overlap import BUCKET_BYTES, MIB, ddp_backward_s
@@ -347,3 +349,12 @@ def test_a_spec_of_ones_own_in_the_usual_folders_is_not_the_shipped_one(tmp_path
     declared._shipped.cache_clear()
     found = declared.measured_hardware(Catalog.default().cluster("dgx-h100"))
     assert [(item.coefficient, item.value) for item in found] == [("matmul", 0.61)]
+
+
+def test_a_trace_that_hides_an_exchange_in_one_call_is_told_and_informs_nothing() -> None:
+    said = {"workload": "gpt2-xl", "cluster": "dgx-a100", "global_batch": 512, "k": 16}
+    job = load_job(None, overrides={**said, "framework": "megatron_eager", "layout": {"micro_batch": 4}})
+    seen: list[str] = []
+    summary: Any = SimpleNamespace(hidden_fraction=lambda: 0.9, workers=16, steps_from="markers")
+    assert traced_exposure(job, setup_of(job), summary, "t.json", seen) == []
+    assert "90% of the exchange ran under compute" in seen[0]

@@ -237,3 +237,15 @@ def test_the_batch_of_a_run_whose_time_is_of_one_sample_is_a_column_of_points(tm
     for data in (said, unsaid):
         assert np.exp(data.target) == pytest.approx(seconds * data.at.global_batch / data.at.k)
         assert data.normalised.all()
+
+
+def test_a_language_model_without_a_batch_on_ever_more_devices_gets_a_usual_one(tmp_path: Path) -> None:
+    folder = benchmark(tmp_path / "d", "github.com/somebody/else")
+    strong = FAMILIES.replace("transformer-xl-base", "gpt2-xl").replace(",weak,", ",strong,")
+    (folder / "families.csv").write_text(strong)
+    header, *lines = POINTS.splitlines()
+    cells = [line.split(",") for line in lines]
+    blank = [",".join("" if i in (9, 10, 11) else cell for i, cell in enumerate(row)) for row in cells]
+    (folder / "points.csv").write_text("\n".join([header, *blank]))
+    at = resolve(read_corpus(folder), Catalog.default()).observations.at
+    assert at.global_batch.tolist() == pytest.approx([2e6 / 1024] * 4)
