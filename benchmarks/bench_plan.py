@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.decide.plan.planner import Found, Request, search
-from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.job import Job
 from perfmodel.specs.jobs import load_job
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.coefficients import from_logs
-from perfmodel.predict.curve import centre, curve
-from perfmodel.predict.layouts import layouts
-from perfmodel.predict.memory import memory
-from perfmodel.predict.setup import Setup, setup_of
-from perfmodel.predict.step import step
+from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.physics.coefficients import from_logs
+from perfmodel.physics.layouts import layouts
+from perfmodel.physics.memory import memory
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import centre, curve
+from perfmodel.training.setup import Setup, setup_of
+from perfmodel.training.step import step
 
 CURVE_S = 5e-3
 DRAWN_S = 50e-3

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.study.runner import study, study_file
+from perfmodel.study.rubric import study, study_file
 from perfmodel.study.table import read_timings
 
 ROWS = 1_000_000

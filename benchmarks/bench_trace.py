@@ -13,7 +13,7 @@ import pytest
 TARGET_BYTES = 500_000_000
 CODE = """
 import resource, sys, time
-from perfmodel.calibrate.readers.chrome_trace import read_chrome_trace
+from perfmodel.readings.chrome_trace import read_chrome_trace
 begin = time.perf_counter()
 summary = read_chrome_trace(sys.argv[1])
 print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, summary.lines, len(summary.ranks))

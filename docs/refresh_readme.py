@@ -29,7 +29,7 @@ def refresh_table(saved: Path | None) -> None:
     if saved is not None:
         envelope: dict[str, Any] = json.loads(saved.read_text(encoding="utf-8"))
     else:
-        from perfmodel.validate.runner import validate
+        from perfmodel.validate.validation import validate
 
         envelope = validate().envelope()
     page = ROOT / "README.md"

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.results import Result, __version__
+    from perfmodel.results.envelope import Result, __version__
 
 __all__ = ["Result", "__version__"]
 
@@ -14,5 +14,5 @@ __all__ = ["Result", "__version__"]
 def __getattr__(name: str) -> Any:
     # Looked up when asked for: `perfmodel --help` must not wait for numpy.
     if name in __all__:
-        return getattr(importlib.import_module("perfmodel.results"), name)
+        return getattr(importlib.import_module("perfmodel.results.envelope"), name)
     raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")

@@ -35,8 +35,8 @@ class PerfmodelCheck:
     def _gate(self, path: Path, undecided: Verdict, seed: int) -> Mapping[str, Any]:
         from perfmodel.cli.options import load_beliefs
         from perfmodel.decide.gate import baseline
+        from perfmodel.decide.gate.check import check
         from perfmodel.decide.gate.predictor import predictor
-        from perfmodel.decide.gate.runner import check
         from perfmodel.report.ci.rows import rows
         from perfmodel.specs.policies import load_policies
 
@@ -54,9 +54,9 @@ class PerfmodelCheck:
 
     def _job(self, path: Path, policies: tuple[str, ...], undecided: Verdict, seed: int) -> Mapping[str, Any]:
         from perfmodel.decide.gate import inputs
+        from perfmodel.decide.gate.check import decide_one
         from perfmodel.decide.gate.grammar import parse
         from perfmodel.decide.gate.predictor import predictor
-        from perfmodel.decide.gate.runner import decide_one
         from perfmodel.report.ci.rows import band, number
         from perfmodel.specs.jobs import load_job
 

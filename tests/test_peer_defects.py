@@ -9,19 +9,19 @@ import sys
 import numpy as np
 import pytest
 
-from perfmodel.decide.explanation import explain
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
-from perfmodel.models.fabric import OPERATIONS, collective_time
-from perfmodel.models.roofline import product_time, roofline_time
-from perfmodel.predict.coefficients import textbook
-from perfmodel.predict.layouts import Sharding, layouts
-from perfmodel.predict.machine import machine
-from perfmodel.predict.step import step
+from perfmodel.explain.explanation import explain
+from perfmodel.physics.coefficients import textbook
+from perfmodel.physics.fabric import OPERATIONS, collective_time
+from perfmodel.physics.layouts import Sharding, layouts
+from perfmodel.physics.machine import machine
+from perfmodel.physics.operations import operations
+from perfmodel.physics.roofline import product_time, roofline_time
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.step import step
 from perfmodel.units import UnitError, parse, unit_scale
-from perfmodel.workloads.operations import operations
 
 CATALOG = Catalog.default()
 LINKS = {

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from perfmodel.errors import UsageError
+from perfmodel.physics.operations import MASKED_SHARE, operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.workloads.from_torch import TorchWorkload, read_module
-from perfmodel.workloads.operations import MASKED_SHARE, operations
 from perfmodel.workloads.torch_trace import Gemm, trace
 
 

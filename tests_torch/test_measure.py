@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 import torch
 
-from perfmodel.calibrate.readers import read_collectives, read_timings
-from perfmodel.calibrate.readers.nccl_tests import read_nccl_tests
 from perfmodel.errors import UsageError
-from perfmodel.measure.machine import cannot_multiply, find_machine
-from perfmodel.measure.step import StepContext, StepProgram, StepSettings, run_step
-from perfmodel.measure.timings import read_recorded
+from perfmodel.readings import read_collectives, read_timings
+from perfmodel.readings.measure.machine import cannot_multiply, find_machine
+from perfmodel.readings.measure.step import StepContext, StepProgram, StepSettings, run_step
+from perfmodel.readings.measure.timings import read_recorded
+from perfmodel.readings.nccl_tests import read_nccl_tests
 from perfmodel.specs.catalog import Catalog
 from perfmodel.study.table import parse_timings
 

@@ -22,7 +22,7 @@ from perfmodel.validate.audit_power import (
 )
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.resolve import resolve
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.validation import shipped_corpus
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "audit-power.md"
 HEAD = """# What the audit sees, and what it cannot

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfmodel.predict.beliefs import shipped_beliefs, to_mapping
+from perfmodel.beliefs.population import shipped_beliefs, to_mapping
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import finish, fit_everything

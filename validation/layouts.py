@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.physics.operations import LANGUAGE_KINDS
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
 from perfmodel.validate.corpus import read_corpus
@@ -21,8 +22,7 @@ from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.resolve import Resolved, resolve
-from perfmodel.validate.runner import shipped_corpus
-from perfmodel.workloads.operations import LANGUAGE_KINDS
+from perfmodel.validate.validation import shipped_corpus
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "layouts.md"
 LEAST_PARAMS = 5e9  # smaller models need no search

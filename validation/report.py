@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.models.weighted import weighted_quantile
-from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.beliefs.weighted import weighted_quantile
 from perfmodel.report import html, plots
-from perfmodel.results import Result, plain
+from perfmodel.results.envelope import Result, plain
 from perfmodel.validate.knees import ALARMS
-from perfmodel.validate.runner import validate
+from perfmodel.validate.validation import validate
 
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "figures"

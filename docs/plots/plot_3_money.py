@@ -5,10 +5,10 @@ Cost against time
 Cost of the whole run at each K, then the Pareto front of a search over layouts and two kinds of hardware.
 """
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.decide.plan.planner import Request
 from perfmodel.decide.plan.run import plan_job
 from perfmodel.decide.prediction import predict
-from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.specs.jobs import load_job
 
 path = "../../examples/purchase.yaml"

@@ -7,7 +7,7 @@ work leaves a few neighbours.
 """
 
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study_file
+from perfmodel.study.rubric import study_file
 
 found = study_file("../../examples/alexnet-k80.csv", StudyOptions(regime="weak", work=512))
 figure = found.plot("weak")

@@ -6,7 +6,7 @@ Each phase of the step as a trail of dots, from the smallest K to the largest: a
 phases leave the roof.
 """
 
-from perfmodel.decide.roofline import roofline
+from perfmodel.explain.roofline import roofline
 from perfmodel.specs.jobs import load_job
 
 figure = roofline(load_job("../../examples/purchase.yaml")).plot()

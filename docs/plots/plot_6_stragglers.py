@@ -8,7 +8,7 @@ distribution decides what that costs.
 
 import numpy as np
 
-from perfmodel.models.stragglers import expected_max
+from perfmodel.physics.stragglers import expected_max
 from perfmodel.report import plots
 
 k = 2 ** np.arange(13)

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import DISCREPANCY_MEANINGS, EFFECTS, Beliefs, Calibration
 from perfmodel.calibrate.mixed import LIMIT
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.parts import Traced, condition_on_parts
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import Posterior, condition_jobs
-from perfmodel.predict.beliefs import DISCREPANCY_MEANINGS, EFFECTS, Beliefs, Calibration
-from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import centre, choose, describe
-from perfmodel.predict.layouts import Layouts
-from perfmodel.predict.machine import stack as stack_machines
-from perfmodel.predict.setup import Setup
-from perfmodel.workloads.operations import stack
+from perfmodel.physics.coefficients import MEANINGS, NAMES
+from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.machine import stack as stack_machines
+from perfmodel.physics.operations import stack
+from perfmodel.training.curve import centre, choose, describe
+from perfmodel.training.setup import Setup
 
 Array = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import NAMES, log_slopes, nudged
-from perfmodel.predict.features import level_value
+from perfmodel.beliefs.features import level_value
+from perfmodel.physics.coefficients import NAMES, log_slopes, nudged
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

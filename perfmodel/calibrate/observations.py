@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.features import discrepancy
 from perfmodel.calibrate.mixed import Family
-from perfmodel.predict.coefficients import from_logs
-from perfmodel.predict.features import discrepancy
-from perfmodel.predict.layouts import Layouts, pick
-from perfmodel.predict.machine import Machine
-from perfmodel.predict.step import step
-from perfmodel.workloads.operations import Operations, take
+from perfmodel.physics.coefficients import from_logs
+from perfmodel.physics.layouts import Layouts, pick
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations, take
+from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

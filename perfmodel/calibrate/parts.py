@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.features import discrepancy
+from perfmodel.beliefs.population import Beliefs, Calibration
 from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, student_weights
 from perfmodel.calibrate.posterior import WIDEST, square_root
-from perfmodel.predict.beliefs import Beliefs, Calibration
-from perfmodel.predict.coefficients import NAMES, log_slopes, nudged
-from perfmodel.predict.curve import centre, choose, coefficients, describe
-from perfmodel.predict.features import discrepancy
-from perfmodel.predict.layouts import Layouts
-from perfmodel.predict.setup import Setup
-from perfmodel.predict.step import Step, step
+from perfmodel.physics.coefficients import NAMES, log_slopes, nudged
+from perfmodel.physics.layouts import Layouts
+from perfmodel.training.curve import centre, choose, coefficients, describe
+from perfmodel.training.setup import Setup
+from perfmodel.training.step import Step, step
 
 Array = NDArray[np.float64]
 

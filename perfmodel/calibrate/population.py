@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.features import level_value
+from perfmodel.beliefs.population import DISCREPANCIES, Beliefs
 from perfmodel.calibrate.mixed import Fit, fit, make_shifts
 from perfmodel.calibrate.observations import Observations
-from perfmodel.predict.beliefs import DISCREPANCIES, Beliefs
-from perfmodel.predict.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
-from perfmodel.predict.features import level_value
+from perfmodel.physics.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
 
 Array = NDArray[np.float64]
 

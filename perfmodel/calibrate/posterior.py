@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import EFFECTS, Beliefs
 from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, LIMIT, condition, linearise, student_weights
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import FREE_OFFSET
-from perfmodel.predict.beliefs import EFFECTS, Beliefs
-from perfmodel.predict.coefficients import NAMES
+from perfmodel.physics.coefficients import NAMES
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.extrapolation import GROUNDS, LawTrust
+from perfmodel.beliefs.population import EFFECTS
+from perfmodel.beliefs.weighted import weighted_quantile
 from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM
 from perfmodel.calibrate.population import FREE_OFFSET, START_NOISE, scatter_prior
 from perfmodel.calibrate.posterior import PASSES, WIDEST
-from perfmodel.models.weighted import weighted_quantile
-from perfmodel.predict.beliefs import EFFECTS
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.extrapolation import GROUNDS, LawTrust
+from perfmodel.physics.coefficients import NAMES
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.predict.communication import KNEE
+from perfmodel.physics.exchanges import KNEE
 
 Array = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ def fit_sweep(
 
     Parameters
     ----------
-    op : as in `perfmodel.calibrate.readers`.
+    op : as in `perfmodel.readings`.
     message_bytes, time_s : the sweep, any order; needs one point or more, all positive.
     ranks, nodes : the group.
     prior : beliefs to lean on; by default only p is believed in (0.65, log-spread 0.2).

@@ -49,7 +49,7 @@ def audit(
 
     Exit code 0 when consistent, 1 when suspicious or impossible.
     """
-    from perfmodel.decide.audit.runner import audit as run
+    from perfmodel.decide.audit.verdict import audit as run
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.claims import load_claim
 

@@ -87,8 +87,8 @@ def calibrate(
     if nccl is None and (nccl_ranks is not None or nccl_op is not None):
         raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
     found = flags.job(job)
-    from perfmodel.calibrate.readers.sweeps import OPS, canonical_op
-    from perfmodel.decide.calibration import calibrate_job
+    from perfmodel.calibrate.run import calibrate_job
+    from perfmodel.readings.sweeps import OPS, canonical_op
     from perfmodel.study.table import parse_timings
 
     if nccl_op is not None and canonical_op(nccl_op) is None:

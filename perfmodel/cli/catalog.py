@@ -59,7 +59,7 @@ def list_entries(
     to: ResultFlags,
 ) -> None:
     """List the entries of a kind; without one, the kinds."""
-    from perfmodel.specs.browse import listing, overview
+    from perfmodel.explain.browse import listing, overview
     from perfmodel.specs.catalog import Catalog
 
     catalog = Catalog.default(specs or ())
@@ -92,8 +92,8 @@ def show(
     to: ResultFlags,
 ) -> None:
     """Show one entry: every value with its source, what follows from them, and what beliefs about it rest on."""
+    from perfmodel.explain.entry import details
     from perfmodel.specs.catalog import Catalog
-    from perfmodel.specs.entry import details
 
     catalog = Catalog.default(specs or ())
     chosen = None if kind is None else _kind(kind)
@@ -101,8 +101,8 @@ def show(
     if found.inputs["kind"] in ("accelerators", "links"):
         from dataclasses import replace
 
-        from perfmodel.decide.knowledge import about
-        from perfmodel.predict.beliefs import shipped_beliefs
+        from perfmodel.beliefs.population import shipped_beliefs
+        from perfmodel.explain.knowledge import about
 
         known = about(catalog.get(found.inputs["kind"], name), shipped_beliefs())
         found = replace(found, result={**found.result, "beliefs": known})
@@ -123,7 +123,7 @@ def lint(
     no_color: NoColorOption = False,
 ) -> None:
     """Check specs: exit 2 when one cannot be used; warnings alone exit 0."""
-    from perfmodel.results import Result, __version__
+    from perfmodel.results.envelope import Result, __version__
     from perfmodel.specs.catalog import display
     from perfmodel.specs.folders import shipped_folder
     from perfmodel.specs.lint import lint as check

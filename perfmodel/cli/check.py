@@ -27,7 +27,7 @@ from perfmodel.cli.options import (
 from perfmodel.errors import EXIT_FAILED, SpecError, UsageError
 
 if TYPE_CHECKING:
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
 
 
 class CheckFormat(StrEnum):
@@ -128,8 +128,8 @@ def _run(
     seed: int,
 ) -> tuple[Result, bool]:
     from perfmodel.decide.gate import baseline
+    from perfmodel.decide.gate.check import check as run
     from perfmodel.decide.gate.predictor import predictor
-    from perfmodel.decide.gate.runner import check as run
     from perfmodel.decide.prediction import files_read
     from perfmodel.specs.policies import load_policies
 
@@ -172,7 +172,7 @@ def _write(result: Result, kind: CheckFormat, path: Path | None, quiet: bool) ->
 def _write_problems(error: SpecError, kind: CheckFormat, path: Path | None) -> None:
     """Bad input in the formats that can show it at its line; everywhere else the message on stderr is enough."""
     from perfmodel.report import ci
-    from perfmodel.results import __version__
+    from perfmodel.results.envelope import __version__
 
     text = ci.render_problems(error.problems, kind.value, __version__)
     if text is None:

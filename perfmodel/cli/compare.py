@@ -48,6 +48,6 @@ def compare(
         )
     before = replace(flags, set_=None) if a is None else flags.unchanged()
     first, second = gathered([partial((before if b is None else flags).job, a), partial(flags.job, b or a)])
-    from perfmodel.decide.comparison import compare as compare_jobs
+    from perfmodel.explain.comparison import compare as compare_jobs
 
     to.emit(compare_jobs(first, second, known, at=at, seed=to.seed))

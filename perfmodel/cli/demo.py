@@ -11,7 +11,7 @@ import typer
 from perfmodel.cli.options import FormatOption, NoColorOption, OutputOption, QuietOption, check_folder, emit
 
 if TYPE_CHECKING:
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
 
 REPORT = "perfmodel-demo.html"
 NEXT = "perfmodel explain -w {workload} -c {cluster} --global-batch {batch} --k {k}"

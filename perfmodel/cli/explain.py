@@ -29,6 +29,6 @@ def explain(job: JobFile = None, *, flags: OneKFlags, to: ResultFlags) -> None:
     known, found = flags.known(), flags.job(job)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add --k {found.k[-1]}")
-    from perfmodel.decide.explanation import explain as explain_job
+    from perfmodel.explain.explanation import explain as explain_job
 
     to.emit(explain_job(found, known, seed=to.seed))

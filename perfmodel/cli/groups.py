@@ -36,8 +36,8 @@ from perfmodel.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from perfmodel.predict.beliefs import Beliefs
-    from perfmodel.results import Result
+    from perfmodel.beliefs.population import Beliefs
+    from perfmodel.results.envelope import Result
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
     from perfmodel.specs.loader import Tree

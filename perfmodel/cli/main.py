@@ -42,7 +42,7 @@ _EPILOG = "Exit codes: 0 good; 1 a policy, validation or audit failed; 2 bad usa
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from perfmodel.results import __version__
+        from perfmodel.results.envelope import __version__
 
         typer.echo(f"perfmodel {__version__}")
         raise typer.Exit

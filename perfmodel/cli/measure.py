@@ -75,16 +75,16 @@ def device(
 
     With --nproc also what it keeps of them while all ranks of the host work at once.
     """
-    from perfmodel.measure.crowd import measure_crowd
-    from perfmodel.measure.device import (
+    from perfmodel.readings.measure.crowd import measure_crowd
+    from perfmodel.readings.measure.device import (
         PRECISIONS,
         accelerator_fields,
         accelerator_yaml,
         device_result,
         measure_device,
     )
-    from perfmodel.measure.group import process_group
-    from perfmodel.measure.timing import Settings
+    from perfmodel.readings.measure.group import process_group
+    from perfmodel.readings.measure.timing import Settings
 
     parent = None
     if like is not None:
@@ -131,8 +131,7 @@ def collective(
     quiet: QuietOption = False,
 ) -> None:
     """Sweep of operations and sizes between processes -> a Link spec and a log for `calibrate --nccl`."""
-    from perfmodel.calibrate.readers.source import binary_size
-    from perfmodel.measure.collective import (
+    from perfmodel.readings.measure.collective import (
         OPS,
         collective_result,
         link_fields,
@@ -141,8 +140,9 @@ def collective(
         nccl_tests_log,
         sizes_between,
     )
-    from perfmodel.measure.group import process_group
-    from perfmodel.measure.timing import Settings
+    from perfmodel.readings.measure.group import process_group
+    from perfmodel.readings.measure.timing import Settings
+    from perfmodel.readings.source import binary_size
 
     for path in (output, log):
         if path is not None:
@@ -189,11 +189,11 @@ def step(
     quiet: QuietOption = False,
 ) -> None:
     """Time a training step at this K by the five rules; K=1 first, then under --nproc or torchrun."""
-    from perfmodel.measure.group import process_group
-    from perfmodel.measure.harness import journal_of, measure_step, step_result
-    from perfmodel.measure.launch import launched
-    from perfmodel.measure.step import StepSettings
-    from perfmodel.measure.timings import check_may_add, read_recorded
+    from perfmodel.readings.measure.group import process_group
+    from perfmodel.readings.measure.harness import journal_of, measure_step, step_result
+    from perfmodel.readings.measure.launch import launched
+    from perfmodel.readings.measure.step import StepSettings
+    from perfmodel.readings.measure.timings import check_may_add, read_recorded
 
     check_folder(output)
     recorded = read_recorded(output)
@@ -214,7 +214,7 @@ def step(
 
 def _launch(nproc: int | None, journal: Path) -> None:
     """Start the processes and end with their exit code, unless this is already one of them."""
-    from perfmodel.measure.launch import launched, relaunch
+    from perfmodel.readings.measure.launch import launched, relaunch
 
     if nproc is None or launched():
         return
@@ -240,7 +240,7 @@ def _journal(output: Path | None, what: str) -> Path:
 @contextmanager
 def _said(journal: Path) -> Iterator[None]:
     """Say where finished work is kept when the run is stopped; once, whoever started the processes."""
-    from perfmodel.measure.launch import RELAUNCHED
+    from perfmodel.readings.measure.launch import RELAUNCHED
 
     try:
         yield

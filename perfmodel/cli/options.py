@@ -18,8 +18,8 @@ from perfmodel.errors import Problem, UsageError
 from perfmodel.specs.precisions import PRECISIONS
 
 if TYPE_CHECKING:
-    from perfmodel.predict.beliefs import Beliefs
-    from perfmodel.results import Result
+    from perfmodel.beliefs.population import Beliefs
+    from perfmodel.results.envelope import Result
     from perfmodel.specs.loader import Tree
 
 
@@ -188,10 +188,10 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     import json
     from dataclasses import replace
 
+    from perfmodel.beliefs.checking import faults
+    from perfmodel.beliefs.population import from_mapping
     from perfmodel.files import read_bytes
-    from perfmodel.predict.belief_check import faults
-    from perfmodel.predict.beliefs import from_mapping
-    from perfmodel.results import fingerprint
+    from perfmodel.results.envelope import fingerprint
 
     try:
         data = json.loads(read_bytes(path).decode("utf-8-sig"))

@@ -19,7 +19,7 @@ from perfmodel.cli.readings import quantity
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError, gathered
 
 if TYPE_CHECKING:
-    from perfmodel.decide.plan.runners import Progress, Runner
+    from perfmodel.decide.plan.backends import Progress, Runner
     from perfmodel.decide.plan.space import Bounds
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
@@ -86,9 +86,9 @@ def plan(
     to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
+    from perfmodel.beliefs.population import shipped_beliefs
     from perfmodel.decide.plan import run
     from perfmodel.decide.plan.planner import Request
-    from perfmodel.predict.beliefs import shipped_beliefs
     from perfmodel.specs.catalog import Catalog
 
     # One catalogue for all jobs: what it has read once it need not read again.
@@ -193,7 +193,7 @@ def _job_files(folder: Path) -> list[Path]:
 
 
 def _runner(workers: int, scheduler: str | None) -> Runner:
-    from perfmodel.decide.plan import runners
+    from perfmodel.decide.plan import backends as runners
 
     if scheduler is not None:
         return runners.on_dask(scheduler)

@@ -12,7 +12,7 @@ from perfmodel.errors import Problem, UsageError
 from perfmodel.units import UnitError, parse
 
 if TYPE_CHECKING:
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
 
 PatternOption = Annotated[
     str | None,

@@ -43,7 +43,7 @@ def report(
 ) -> None:
     """Render a saved result again: table, CSV, Markdown, plot or HTML."""
     from perfmodel.report import saved, terminal
-    from perfmodel.results import read_envelope
+    from perfmodel.results.envelope import read_envelope
 
     if figure is not None and plot is None:
         raise UsageError(

@@ -16,6 +16,6 @@ def register(app: typer.Typer) -> None:
 def roofline(job: JobFile = None, *, flags: JobFlags, to: ResultFlags) -> None:
     """Place each phase of the step under the roofline: FLOP per byte, rate reached, roofs, as the batch per worker shrinks."""
     known, found = flags.known(), flags.job(job)
-    from perfmodel.decide.roofline import roofline as roofline_of
+    from perfmodel.explain.roofline import roofline as roofline_of
 
     to.emit(roofline_of(found, known, seed=to.seed))

@@ -77,7 +77,7 @@ def study(
 ) -> None:
     """Measured timings -> speedup, efficiency, intervals, fits, bend and cause, quality gate, cost, verdict."""
     from perfmodel.study.options import StudyOptions, parse_factors
-    from perfmodel.study.runner import study_file
+    from perfmodel.study.rubric import study_file
 
     options = StudyOptions(
         threshold=threshold,

@@ -64,8 +64,8 @@ def validate(
             help=f"leave {option} out: another folder is predicted with the shipped beliefs as they are",
         )
     from perfmodel.specs.catalog import Catalog
-    from perfmodel.validate.runner import validate as run
-    from perfmodel.validate.runner import why_nothing_scored
+    from perfmodel.validate.validation import validate as run
+    from perfmodel.validate.validation import why_nothing_scored
 
     progress("predicting the measured runs", to.quiet)
     scheme = (leave_out or Scheme.group).value

@@ -11,7 +11,7 @@ import typer
 from perfmodel.cli.options import Format, FormatOption, OutputOption, QuietOption, emit_spec
 
 if TYPE_CHECKING:
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
 
 NameOption = Annotated[
     str | None,
@@ -37,7 +37,7 @@ def from_hf(
     quiet: QuietOption = False,
 ) -> None:
     """Read a Hugging Face config: dimensions and the exact parameter count, as workload YAML."""
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
     from perfmodel.workloads.from_hf import read_config
 
     found = read_config(config, name=name or _stem(output), seq_len=seq_len)
@@ -76,7 +76,7 @@ def from_torch(
     quiet: QuietOption = False,
 ) -> None:
     """Trace a PyTorch module on the meta device (no memory, no GPU): FLOP, bytes, shapes, as workload YAML."""
-    from perfmodel.results import Result
+    from perfmodel.results.envelope import Result
     from perfmodel.workloads.from_torch import describe, read_module
 
     found = read_module(target, name=name or _stem(output), samples=samples)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.remedies import Here, job_at
-from perfmodel.predict.curve import Curve
-from perfmodel.predict.layouts import Sharding
+from perfmodel.physics.layouts import Sharding
+from perfmodel.training.curve import Curve
 
 Array = NDArray[np.float64]
 

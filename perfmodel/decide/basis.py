@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.power import power_basis
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.coefficients import MEANINGS, NAMES
-from perfmodel.predict.curve import Curve
+from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.specs.jobs import Job
+from perfmodel.training.curve import Curve
 from perfmodel.units import format_quantity
 
 SMALLEST_EFFECT = 1e-5  # of the step, that is told of an input

@@ -1,6 +1,6 @@
 """Energy and carbon of a curve, from the named parts of the step.
 
-`models.energy` holds the formulas. Here each part of a step (or a column of a study) is one of four
+`physics.energy` holds the formulas. Here each part of a step (or a column of a study) is one of four
 activities, and what an activity draws makes the energy of a step.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.models import energy as power
+from perfmodel.physics import energy as power
 
 Floats = npt.NDArray[np.float64]
 

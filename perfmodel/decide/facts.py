@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve
-from perfmodel.predict.layouts import DECLARED as USUAL
-from perfmodel.predict.layouts import Sharding
-from perfmodel.predict.machine import (
+from perfmodel.beliefs.population import Beliefs
+from perfmodel.physics.layouts import DECLARED as USUAL
+from perfmodel.physics.layouts import Sharding
+from perfmodel.physics.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     FALLBACKS,
     GPU_VENDORS,
     HOST_LINK_BYTES_PER_S,
 )
-from perfmodel.predict.setup import setup_of
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job
+from perfmodel.training.curve import Curve
+from perfmodel.training.setup import setup_of
 from perfmodel.units import format_quantity
 
 DECLARED = "declared"  # by the job itself: no knowledge of the world

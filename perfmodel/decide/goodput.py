@@ -1,6 +1,6 @@
 """From useful seconds to wall clock: failures, checkpoints, restarts, preemptions and hot spares of a run.
 
-`models.failures` holds the formulas; here they meet a curve: arrays over K, a leading axis of draws allowed.
+`physics.failures` holds the formulas; here they meet a curve: arrays over K, a leading axis of draws allowed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.models import failures
+from perfmodel.physics import failures
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.models.laws import Array
-from perfmodel.predict.bands import NINETY
+from perfmodel.beliefs.bands import NINETY
+from perfmodel.physics.laws import Array
 
 Rule: TypeAlias = Literal["threshold", "curvature", "marginal"]
 DEFAULT_THRESHOLD = 0.70

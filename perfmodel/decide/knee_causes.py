@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.attribution import cause_at, in_words
 from perfmodel.decide.knee import (
     RISK,
@@ -21,9 +22,8 @@ from perfmodel.decide.knee import (
 from perfmodel.decide.metrics import efficiency, speedup
 from perfmodel.decide.ratio import efficiency_band, is_timed
 from perfmodel.decide.remedies import after_remedy, job_at, remedy
-from perfmodel.models.laws import Regime
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve
+from perfmodel.physics.laws import Regime
+from perfmodel.training.curve import Curve
 
 Array = NDArray[np.float64]
 KneeOf: TypeAlias = Callable[[Array], Knee]  # the knee that a rule finds on the step times of each K

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perfmodel.models.laws import Array, Regime, strong_efficiency, weak_efficiency
+from perfmodel.physics.laws import Array, Regime, strong_efficiency, weak_efficiency
 
 
 @dataclass(frozen=True, slots=True)

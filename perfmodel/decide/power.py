@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.bands import NINETY
+from perfmodel.beliefs.population import Beliefs, MeasuredPower
 from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.predict.bands import NINETY
-from perfmodel.predict.beliefs import Beliefs, MeasuredPower
 from perfmodel.specs.jobs import Job
 from perfmodel.units import format_quantity
 
@@ -32,7 +32,7 @@ IDLE_SHARE = 0.12
 DEFAULT_TDP_W = 400.0
 DEFAULT_PUE = 1.25
 UNKNOWN_HOST_SHARE = 0.2  # of the accelerators' rating
-# Log-spread of the assumed shares of the power range (models/energy.py): caps and idle hosts halve them.
+# Log-spread of the assumed shares of the power range (physics/energy.py): caps and idle hosts halve them.
 SHARE_SPREAD = 0.35
 # Of all the rest: a PUE between 1.1 and 1.5, a host's draw and an idle one known to a third.
 SURROUNDINGS_SPREAD = 0.1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.decide.attribution import ledger
 from perfmodel.decide.basis import not_modelled, rests_on, sensitivity
 from perfmodel.decide.cost import Choice, Decision, bill, decide
@@ -20,14 +21,13 @@ from perfmodel.decide.power import energy_band, measured_power, power_of, range_
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.predict.curve import Curve, curve
-from perfmodel.predict.search import Search
-from perfmodel.predict.setup import Setup, setup_of
-from perfmodel.predict.space import PRECEDENCE, Refusal
-from perfmodel.results import Result
+from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import Layout
+from perfmodel.training.curve import Curve, curve
+from perfmodel.training.search import Search
+from perfmodel.training.setup import Setup, setup_of
+from perfmodel.training.space import PRECEDENCE, Refusal
 
 Array = NDArray[np.float64]
 

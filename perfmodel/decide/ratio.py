@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve
+from perfmodel.beliefs.population import Beliefs
+from perfmodel.training.curve import Curve
 
 Array = NDArray[np.float64]
 

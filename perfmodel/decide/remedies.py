@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.curve import Curve, coefficients
-from perfmodel.predict.layouts import SHARDED, Layouts, Sharding
-from perfmodel.predict.step import step
-from perfmodel.workloads.operations import Operations
+from perfmodel.physics.coefficients import NAMES
+from perfmodel.physics.layouts import SHARDED, Layouts, Sharding
+from perfmodel.physics.operations import Operations
+from perfmodel.training.curve import Curve, coefficients
+from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
 

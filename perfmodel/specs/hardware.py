@@ -139,7 +139,7 @@ class Link(Record):
 
 
 # Of what a node's rating leaves beside its accelerators, in training. Derived: a node of 8 H100 rated 10.2 kW draws 76 %
-# of that (Latif et al., arXiv:2412.08602), of which accelerators that compute make up 5.1 kW by models/energy.py.
+# of that (Latif et al., arXiv:2412.08602), of which accelerators that compute make up 5.1 kW by physics/energy.py.
 HOST_LOAD = 0.57
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.errors import Problem, SpecError, UsageError
-from perfmodel.specs.browse import STALE_DAYS, is_stale
+from perfmodel.specs.ages import STALE_DAYS, is_stale
 from perfmodel.specs.catalog import KINDS, MODELS, Catalog, expand_collection
 from perfmodel.specs.checking import build
 from perfmodel.specs.claims import claim_from_tree

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from perfmodel.models.fits import Choice
-from perfmodel.models.laws import Array
+from perfmodel.physics.fits import Choice
+from perfmodel.physics.laws import Array
 from perfmodel.study.split import (
     COMMUNICATION,
     IMBALANCE,

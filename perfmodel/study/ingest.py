@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.calibrate.readers import read_draws
-from perfmodel.calibrate.readers.accounts import account, notes, rejections
-from perfmodel.calibrate.readers.power_draw import Draw
-from perfmodel.calibrate.readers.runs import timings as timings_of_log
-from perfmodel.calibrate.readers.source import Reading
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.files import read_bytes
+from perfmodel.readings import read_draws
+from perfmodel.readings.accounts import account, notes, rejections
+from perfmodel.readings.power_draw import Draw
+from perfmodel.readings.runs import timings as timings_of_log
+from perfmodel.readings.source import Reading
 from perfmodel.study.table import Timings, parse_timings, read_timings
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide import metrics
-from perfmodel.models.laws import Array
+from perfmodel.physics.laws import Array
 from perfmodel.study.statistics import IntervalKind, Points, half_width
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from perfmodel.errors import Problem, UsageError
-from perfmodel.models import laws
-from perfmodel.models.laws import Array
-from perfmodel.results import Result
+from perfmodel.physics import laws
+from perfmodel.physics.laws import Array
+from perfmodel.results.envelope import Result
 
 Law: TypeAlias = Literal["amdahl", "gustafson", "usl", "communication"]
 

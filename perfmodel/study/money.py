@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.decide import metrics, pareto
-from perfmodel.models.laws import Array
+from perfmodel.physics.laws import Array
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import Gate
 from perfmodel.study.statistics import Points

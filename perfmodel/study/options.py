@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.errors import Problem, UsageError
-from perfmodel.models.laws import Regime
+from perfmodel.physics.laws import Regime
 from perfmodel.study.statistics import IntervalKind
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"

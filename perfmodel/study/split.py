@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from perfmodel.models.fits import SUBSTANTIAL_SUPPORT, Choice, LawFit
-from perfmodel.models.laws import Array
+from perfmodel.physics.fits import SUBSTANTIAL_SUPPORT, Choice, LawFit
+from perfmodel.physics.laws import Array
 from perfmodel.study.statistics import Points
 
 COMMUNICATION, SERIAL, STRAGGLER = "communication", "serial", "straggler"

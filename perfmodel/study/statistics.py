@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide import metrics
-from perfmodel.models.laws import Array, Regime
+from perfmodel.physics.laws import Array, Regime
 from perfmodel.study.table import Timings
 
 IntervalKind: TypeAlias = Literal["t", "normal"]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import COMMA_HELP, Problem, SpecError, closest, has_comma, told_once
 from perfmodel.files import read_bytes
-from perfmodel.models.laws import Array
+from perfmodel.physics.laws import Array
 from perfmodel.specs.ranges import MAX_K
 from perfmodel.units import plain_number
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from perfmodel.decide.audit.runner import audit
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
+from perfmodel.beliefs.population import Beliefs, shipped_beliefs
+from perfmodel.decide.audit.verdict import audit
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.validate import fitting

@@ -1,4 +1,4 @@
-"""Bands that hold: weights, shifts and slopes of `predict/bands.py` and conformal factors, learnt on held-out errors.
+"""Bands that hold: weights, shifts and slopes of `beliefs/bands.py` and conformal factors, learnt on held-out errors.
 
 The spread s of equation (1) there makes a Student-t likely for the errors e of families that the beliefs did not see,
 
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.bands import LEVELS, SCALED, SLOPES
+from perfmodel.beliefs.features import level_value
+from perfmodel.beliefs.population import Beliefs, workload_class
+from perfmodel.beliefs.weighted import weighted_quantile
 from perfmodel.calibrate.observations import Observations
-from perfmodel.models.weighted import weighted_quantile
-from perfmodel.predict.bands import LEVELS, SCALED, SLOPES
-from perfmodel.predict.beliefs import Beliefs, workload_class
-from perfmodel.predict.features import level_value
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.scores import family_weights
 
@@ -69,7 +69,7 @@ class Records:
         return replace(self, **last)
 
     def spread(self, found: Array) -> Array:
-        """Equation (1) of `predict/bands.py` at every record under parameters as `likeliest` gives them."""
+        """Equation (1) of `beliefs/bands.py` at every record under parameters as `likeliest` gives them."""
         return np.asarray(np.sqrt(self.variances(found).sum(axis=0)))
 
     def variances(self, found: Array) -> Array:

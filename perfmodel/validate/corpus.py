@@ -10,9 +10,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from perfmodel.calibrate.readers.sweeps import OPS, absurd
 from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
-from perfmodel.predict.layouts import SHARDING_CODES
+from perfmodel.physics.layouts import SHARDING_CODES
+from perfmodel.physics.operations import operations
+from perfmodel.readings.sweeps import OPS, absurd
 from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.precisions import PRECISIONS
 from perfmodel.specs.refusals import refusal
@@ -21,7 +22,6 @@ from perfmodel.units import plain_number
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
-from perfmodel.workloads.operations import operations
 
 FAMILY_COLUMNS = (
     "family", "group", "source", "workload", "precision", "accelerator", "accelerators_per_node", "scale_up",

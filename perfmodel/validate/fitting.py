@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.bands import CELL
+from perfmodel.beliefs.extrapolation import LawTrust
+from perfmodel.beliefs.features import level_value
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.mixed import linearise
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population, population_logs, to_beliefs
 from perfmodel.calibrate.scatter import Bench, Task, tuned
-from perfmodel.predict.bands import CELL
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.extrapolation import LawTrust
-from perfmodel.predict.features import level_value
 from perfmodel.validate.bands import Learnt, collect, factors, learn
 from perfmodel.validate.fold_fits import SETTLING, fit_folds
 from perfmodel.validate.folds import SCHEMES, Folds, assign, pack

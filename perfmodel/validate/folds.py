@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.mixed import Fit
-from perfmodel.predict.beliefs import Beliefs
 
 # Folds at most, by the column of families.csv that is left out whole: each source on its own, groups and accelerators
 # some at a time.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.decide.energy import PowerModel
@@ -16,13 +17,12 @@ from perfmodel.decide.plan.candidates import Limits, Target, Task
 from perfmodel.decide.plan.search import run_task
 from perfmodel.decide.plan.space import Bounds, Shape
 from perfmodel.decide.pricing import on_demand
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.coefficients import from_logs
-from perfmodel.predict.curve import describe
-from perfmodel.predict.layouts import pick
+from perfmodel.physics.coefficients import from_logs
+from perfmodel.physics.layouts import pick
+from perfmodel.physics.operations import TRANSFORMER_KINDS, take
+from perfmodel.training.curve import describe
 from perfmodel.validate.protocol import Scored
 from perfmodel.validate.resolve import Resolved
-from perfmodel.workloads.operations import TRANSFORMER_KINDS, take
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

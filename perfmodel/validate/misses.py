@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.mixed import condition, linearise
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import prior_variances
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.coefficients import MEANINGS, NAMES
+from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.validate.protocol import Scored
 
 Array = NDArray[np.float64]

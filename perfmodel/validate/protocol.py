@@ -8,12 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.calibrate.observations import Observations
-from perfmodel.calibrate.population import population_logs
-from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
-from perfmodel.predict.bands import SLOPES, computing_share
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.extrapolation import (
+from perfmodel.beliefs.bands import SLOPES, computing_share
+from perfmodel.beliefs.extrapolation import (
     Asked,
     Joined,
     Laws,
@@ -23,7 +19,11 @@ from perfmodel.predict.extrapolation import (
     laws_at,
     population_signs,
 )
-from perfmodel.predict.features import retuned
+from perfmodel.beliefs.features import retuned
+from perfmodel.beliefs.population import Beliefs
+from perfmodel.calibrate.observations import Observations
+from perfmodel.calibrate.population import population_logs
+from perfmodel.calibrate.posterior import condition_jobs, predict_rows, prior_variances
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

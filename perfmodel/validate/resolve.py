@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.beliefs.features import features
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
-from perfmodel.predict.features import features
-from perfmodel.predict.layouts import (
+from perfmodel.physics.layouts import (
     SHARDING_CODES,
     Sharding,
     layouts,
@@ -22,20 +22,14 @@ from perfmodel.predict.layouts import (
     usual_bucket_bytes,
     usual_gradient_bytes,
 )
-from perfmodel.predict.machine import (
+from perfmodel.physics.machine import (
     DEFAULT_NETWORK_BYTES_PER_S,
     DEFAULT_NETWORK_LATENCY_S,
     Machine,
     numbers,
 )
-from perfmodel.predict.machine import stack as stack_machines
-from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.hardware import Accelerator
-from perfmodel.specs.workload import Workload
-from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
-from perfmodel.validate.corpus import ALONE, Corpus, batch_in_note, recomputed
-from perfmodel.validate.tables import Row
-from perfmodel.workloads.operations import (
+from perfmodel.physics.machine import stack as stack_machines
+from perfmodel.physics.operations import (
     LANGUAGE_KINDS,
     PADS_VOCABULARY,
     TRANSFORMER_KINDS,
@@ -44,6 +38,12 @@ from perfmodel.workloads.operations import (
     stack,
     take,
 )
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.workload import Workload
+from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
+from perfmodel.validate.corpus import ALONE, Corpus, batch_in_note, recomputed
+from perfmodel.validate.tables import Row
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
 MISPLACED = {"scale_up": ("scale-out",), "scale_out": ("scale-up", "switch", "pcie", "cpu")}  # kinds of links

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.models.weighted import weighted_quantile
+from perfmodel.beliefs.weighted import weighted_quantile
 
 Array = NDArray[np.float64]
 

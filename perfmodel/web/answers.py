@@ -18,11 +18,11 @@ from perfmodel.web.kept import Kept
 from perfmodel.web.requests import WhatIf
 
 if TYPE_CHECKING:
-    from perfmodel.predict.beliefs import Beliefs
-    from perfmodel.predict.curve import Curve
-    from perfmodel.predict.search import Search
+    from perfmodel.beliefs.population import Beliefs
     from perfmodel.specs.hardware import Cluster
     from perfmodel.specs.job import Job
+    from perfmodel.training.curve import Curve
+    from perfmodel.training.search import Search
 
 MOST_FITS = 64
 SEARCH_BYTES = 8 * 1024 * 1024
@@ -72,7 +72,7 @@ class Library:
     """Answers from this package. Specs are read from the catalogue's folders and nowhere else."""
 
     def __init__(self, extra_dirs: Sequence[Path] = (), beliefs: Beliefs | None = None) -> None:
-        from perfmodel.predict.beliefs import shipped_beliefs
+        from perfmodel.beliefs.population import shipped_beliefs
 
         self._catalog = _Remembering.default(extra_dirs)
         self._beliefs = beliefs or shipped_beliefs()
@@ -127,7 +127,7 @@ class Library:
 
     def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
         """Both predictions, and the changed inputs that explain the difference."""
-        from perfmodel.decide.comparison import compare
+        from perfmodel.explain.comparison import compare
 
         if a.timings or b.timings:
             message = "a comparison takes no timings: each side would be calibrated apart"
@@ -179,8 +179,8 @@ class Library:
     def _curve(self, job: Job, beliefs: Beliefs, request: WhatIf) -> Curve:
         """The curve, or the one kept from a question that differs in money alone."""
         from perfmodel.decide.prediction import curve_of
-        from perfmodel.predict.search import search
-        from perfmodel.predict.setup import setup_of
+        from perfmodel.training.search import search
+        from perfmodel.training.setup import setup_of
 
         bare = request.model_copy(update=MONEY)
         key = bare.canonical()
@@ -213,8 +213,8 @@ class Library:
         import numpy as np
 
         from perfmodel.calibrate.job import calibrate
-        from perfmodel.decide.timed import batch_of_timings, faster_than_peak
-        from perfmodel.predict.setup import setup_of
+        from perfmodel.calibrate.timed import batch_of_timings, faster_than_peak
+        from perfmodel.training.setup import setup_of
 
         k = np.array([row.k for row in request.timings], dtype=float)
         limit = job.cluster.max_accelerators

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from perfmodel.results import __version__
+from perfmodel.results.envelope import __version__
 from perfmodel.web.requests import Pair, Upload, WhatIf
 
 _ENVELOPE: dict[str, Any] = {

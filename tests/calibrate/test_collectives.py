@@ -13,7 +13,7 @@ from perfmodel.calibrate import collectives
 from perfmodel.calibrate.collective_form import PEER_SWITCH_BYTES, QUANTITIES, points, seconds
 from perfmodel.calibrate.collectives import SweepPrior, fit_sweep
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.validation import shipped_corpus
 
 
 @cache

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import EFFECTS, from_mapping, shipped_beliefs, to_mapping
 from perfmodel.calibrate.job import Direct, calibrate
 from perfmodel.decide.prediction import predict
-from perfmodel.predict.beliefs import EFFECTS, from_mapping, shipped_beliefs, to_mapping
-from perfmodel.predict.curve import curve
-from perfmodel.predict.setup import setup_of
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import curve
+from perfmodel.training.setup import setup_of
 
 
 @pytest.fixture(scope="module")

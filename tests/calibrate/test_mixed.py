@@ -15,7 +15,7 @@ from perfmodel.calibrate.mixed import (
     make_shifts,
     student_weights,
 )
-from perfmodel.predict.coefficients import LEVELS, NAMES
+from perfmodel.physics.coefficients import LEVELS, NAMES
 
 
 @pytest.mark.parametrize("rows", [1, BLOCK, BLOCK + 3])

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.job import calibrate
 from perfmodel.calibrate.parts import COVERS, HIDDEN, Traced
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.curve import centre, choose, coefficients, curve
-from perfmodel.predict.setup import setup_of
-from perfmodel.predict.step import PARTS, step
+from perfmodel.physics.coefficients import NAMES
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import centre, choose, coefficients, curve
+from perfmodel.training.setup import setup_of
+from perfmodel.training.step import PARTS, step
 
 MEASURED = ("compute", "exposed_communication", "hidden_communication", "idle", "input_stall")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.extrapolation import GROUNDS, LawTrust
+from perfmodel.beliefs.population import EFFECTS
 from perfmodel.calibrate.mixed import condition
 from perfmodel.calibrate.scatter import BESIDE, GROUPS, Bench, Task, tuned
-from perfmodel.predict.beliefs import EFFECTS
-from perfmodel.predict.coefficients import NAMES
-from perfmodel.predict.extrapolation import GROUNDS, LawTrust
+from perfmodel.physics.coefficients import NAMES
 
 PLACE = EFFECTS.index("log2_k")
 

@@ -186,7 +186,7 @@ def calibrated() -> dict[str, Any]:
     """A good beliefs file with a calibration."""
     import numpy as np
 
-    from perfmodel.predict.beliefs import EFFECTS, Calibration, shipped_beliefs, to_mapping
+    from perfmodel.beliefs.population import EFFECTS, Calibration, shipped_beliefs, to_mapping
 
     count = len(EFFECTS)
     known = Calibration(np.zeros(count), 0.01 * np.eye(count), "one_node", 2, np.array([1.0, 2]), np.ones(2))
@@ -194,8 +194,8 @@ def calibrated() -> dict[str, Any]:
 
 
 def test_good_beliefs_have_no_faults():
-    from perfmodel.predict.belief_check import faults
-    from perfmodel.predict.beliefs import textbook_beliefs, to_mapping
+    from perfmodel.beliefs.checking import faults
+    from perfmodel.beliefs.population import textbook_beliefs, to_mapping
 
     assert faults(json.loads(json.dumps(calibrated()))) == []
     assert faults(to_mapping(textbook_beliefs())) == []

@@ -50,7 +50,7 @@ def test_bad_patterns(pattern, words, capsys):
 
 
 def test_a_pattern_that_never_ends(folder, capsys, monkeypatch):
-    monkeypatch.setattr("perfmodel.calibrate.readers.pattern.LONGEST_SEARCH_S", 0.1)
+    monkeypatch.setattr("perfmodel.readings.pattern.LONGEST_SEARCH_S", 0.1)
     (folder / "evil.txt").write_text("world size: 8\n" + "a" * 60 + "!\n")
     assert "no answer on one line" in refused(capsys, "study", "evil.txt", "--pattern", "(?P<time_s>(a+)+)$")
 

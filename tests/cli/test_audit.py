@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.cli.main import main
-from perfmodel.decide.audit.runner import audit
+from perfmodel.decide.audit.verdict import audit
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 

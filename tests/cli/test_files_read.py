@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfmodel.cli.main import main
-from perfmodel.results import fingerprint
+from perfmodel.results.envelope import fingerprint
 
 JOB = ["-w", "resnet50", "-c", "dgx-a100", "--regime", "weak", "--set", "batch_per_accelerator=128"]
 RANKS = "rank,step,time_s\n" + "".join(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perfmodel.cli.main import main
-from perfmodel.models import laws
+from perfmodel.physics import laws
 
 
 @pytest.fixture

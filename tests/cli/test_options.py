@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.cli.options import Format, emit, parse_layout, parse_set
 from perfmodel.errors import SpecError, UsageError
-from perfmodel.results import Result
+from perfmodel.results.envelope import Result
 from perfmodel.specs.ranges import parse_k
 
 RESULT = Result("demo", {"a": 1}, {"k": [1, 2], "time_s": [2.0, 1.0]}, seed=3)

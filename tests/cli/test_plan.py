@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from perfmodel.cli.main import main
-from perfmodel.decide.plan import runners, search
+from perfmodel.decide.plan import backends as runners
+from perfmodel.decide.plan import search
 
 BASE = ("-w", "llama3-8b", "-c", "dgx-h100", "-k", "8..64", "--global-batch", "128")
 QUICK = ("--set", "steps=1000", "--bounds", "max_tp=4,max_pp=4,max_vpp=2,max_micro_batch=8")

@@ -209,7 +209,7 @@ def test_bad_usage_is_exit_2_in_one_message(arguments, words, capsys):
 
 
 def test_sensitivity_is_told_in_words(capsys):
-    from perfmodel.predict.coefficients import MEANINGS
+    from perfmodel.physics.coefficients import MEANINGS
 
     assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["result"]["sensitivity"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.decide.energy import ACTIVITY, PowerModel, activity_seconds, step_energy
-from perfmodel.models.energy import KWH_J, PowerShares, energy_j
+from perfmodel.physics.energy import KWH_J, PowerShares, energy_j
 
 H100 = PowerModel(rated_w=700.0, idle_w=100.0, host_w=300.0, pue=1.2, grams_per_j=400.0 / KWH_J)
 

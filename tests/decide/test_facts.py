@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from perfmodel.decide.calibration import calibrate_job
+from perfmodel.beliefs.population import Beliefs, from_mapping
+from perfmodel.calibrate.run import calibrate_job
 from perfmodel.decide.prediction import predict
-from perfmodel.predict.beliefs import Beliefs, from_mapping
 from perfmodel.specs.jobs import Job, load_job
 from perfmodel.study.table import parse_timings
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from perfmodel.decide.goodput import Reliability, run, slowdown
-from perfmodel.models import failures
+from perfmodel.physics import failures
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.decide import knee
-from perfmodel.models.laws import amdahl_efficiency, amdahl_speedup, usl_speedup
+from perfmodel.physics.laws import amdahl_efficiency, amdahl_speedup, usl_speedup
 
 K = 2.0 ** np.arange(10)
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import Beliefs, shipped_beliefs, textbook_beliefs
 from perfmodel.calibrate.job import calibrate
 from perfmodel.decide.energy import step_energy
 from perfmodel.decide.knee import threshold_knee
-from perfmodel.decide.plan import runners, search, space
+from perfmodel.decide.plan import backends as runners
+from perfmodel.decide.plan import search, space
 from perfmodel.decide.plan.answer import make_plan
 from perfmodel.decide.plan.candidates import OBJECTIVES, Candidate
 from perfmodel.decide.plan.fleet import Option, allocate
@@ -26,14 +28,13 @@ from perfmodel.decide.plan.sweep import parse_sweep
 from perfmodel.decide.plan.targets import candidate_setup, setup_at, target_of
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import UsageError
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs, textbook_beliefs
-from perfmodel.predict.curve import curve
-from perfmodel.predict.layouts import pick
-from perfmodel.predict.memory import memory
-from perfmodel.predict.step import step
+from perfmodel.physics.layouts import pick
+from perfmodel.physics.memory import memory
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import curve
+from perfmodel.training.step import step
 
 TINY = Bounds(max_tp=4, max_pp=4, max_vpp=2, max_micro_batch=4)
 SMALL = Bounds(max_tp=4, max_pp=8, max_vpp=4, max_micro_batch=8)

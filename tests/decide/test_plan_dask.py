@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from perfmodel.decide.plan import runners
+from perfmodel.beliefs.population import textbook_beliefs
+from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan.planner import Request, search
 from perfmodel.decide.plan.run import Place, plan_job
 from perfmodel.decide.plan.space import Bounds
 from perfmodel.errors import UsageError
-from perfmodel.predict.beliefs import textbook_beliefs
 from perfmodel.specs.jobs import load_job
 
 distributed = pytest.importorskip("distributed")

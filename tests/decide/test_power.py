@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.bands import NINETY
+from perfmodel.beliefs.population import MeasuredPower
 from perfmodel.decide.energy import PowerModel, step_energy
 from perfmodel.decide.power import SURROUNDINGS_SPREAD, energy_band, power_of, range_share
 from perfmodel.decide.prediction import predict
-from perfmodel.predict.bands import NINETY
-from perfmodel.predict.beliefs import MeasuredPower
 from perfmodel.specs.jobs import load_job
 
 

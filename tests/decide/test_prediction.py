@@ -9,9 +9,9 @@ from perfmodel.decide.attribution import in_words
 from perfmodel.decide.prediction import predict
 from perfmodel.decide.remedies import after_remedy
 from perfmodel.errors import SpecError
-from perfmodel.predict.step import PARTS
-from perfmodel.results import plain
+from perfmodel.results.envelope import plain
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.step import PARTS
 
 ALIGNED = (
     "time_s", "time_s_low", "time_s_high", "speedup", "efficiency", "throughput", "memory_bytes", "feasible",

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.job import calibrate
 from perfmodel.decide.ratio import efficiency_band
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.curve import curve
-from perfmodel.predict.setup import setup_of
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import curve
+from perfmodel.training.setup import setup_of
 
 WORDS = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..64", "global_batch": 8192}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.decide.attribution import in_words
 from perfmodel.decide.remedies import SHIFTS, after_remedy, job_at, remedy
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.curve import Curve, curve
-from perfmodel.predict.setup import setup_of
-from perfmodel.predict.step import PARTS
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.curve import Curve, curve
+from perfmodel.training.setup import setup_of
+from perfmodel.training.step import PARTS
 
 
 def found(workload="llama3-8b", cluster="dgx-h100", k=64, **said) -> Curve:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.calibrate.sweep_fit import fit_sweep, knee, through_two_points
-from perfmodel.models import collectives as c
+from perfmodel.physics import collectives as c
 
 CASES = [(op, name) for op, costs in c.ALGORITHMS.items() for name in costs]
 sizes = st.floats(0, 1e11)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.decide.comparison import compare
-from perfmodel.results import plain
+from perfmodel.explain.comparison import compare
+from perfmodel.results.envelope import plain
 from perfmodel.specs.jobs import load_job
 
 BEFORE = {"workload": "llama3-8b", "cluster": "dgx-a100", "k": "8,64", "global_batch": 512}

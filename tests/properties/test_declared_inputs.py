@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.decide.metrics import efficiency, speedup
-from perfmodel.predict.coefficients import MEDIANS, NAMES, Coefficients, from_logs
-from perfmodel.predict.layouts import Layouts, Sharding, layouts
-from perfmodel.predict.machine import Machine, machine
-from perfmodel.predict.step import step
+from perfmodel.physics.coefficients import MEDIANS, NAMES, Coefficients, from_logs
+from perfmodel.physics.layouts import Layouts, Sharding, layouts
+from perfmodel.physics.machine import Machine, machine
+from perfmodel.physics.operations import Operations, operations
 from perfmodel.specs.catalog import Catalog
-from perfmodel.workloads.operations import Operations, operations
+from perfmodel.training.step import step
 
 WORKLOADS = ("llama3-8b", "mixtral-8x7b", "bert-large", "resnet50", "vgg16")
 CLUSTERS = ("dgx-1v", "dgx-h100", "bm.gpu.mi300x.8", "nc96ads-a100-v4", "tpu-v4-pod", "g5.48xlarge",

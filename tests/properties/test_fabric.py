@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.models.fabric import OPERATIONS, OWN_SHARD_COPY, collective_time
+from perfmodel.physics.fabric import OPERATIONS, OWN_SHARD_COPY, collective_time
 
 sizes = st.floats(1.0, 1e11)
 positive = st.floats(0.1, 10.0)

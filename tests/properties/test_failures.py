@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.models.failures import (
+from perfmodel.physics.failures import (
     best_interval_s,
     daly_interval_s,
     failure_rate_per_s,

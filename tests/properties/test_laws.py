@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.decide import knee, metrics
-from perfmodel.models import laws
-from perfmodel.models.fits import fit_amdahl, fit_usl
+from perfmodel.physics import laws
+from perfmodel.physics.fits import fit_amdahl, fit_usl
 
 fractions = st.floats(0.0, 1.0)
 some = st.floats(1e-6, 0.9)

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perfmodel.models.pipeline import bubble_fraction, idle_s, schedule_s, step_time, uneven_step_time
-from perfmodel.predict.coefficients import quiet
-from perfmodel.predict.communication import Links, pipeline_message
-from perfmodel.predict.layouts import layouts
-from perfmodel.predict.machine import Machine, machine
-from perfmodel.predict.step import step
+from perfmodel.physics.coefficients import quiet
+from perfmodel.physics.exchanges import Links, pipeline_message
+from perfmodel.physics.layouts import layouts
+from perfmodel.physics.machine import Machine, machine
+from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.pipeline import bubble_fraction, idle_s, schedule_s, step_time, uneven_step_time
 from perfmodel.specs.catalog import Catalog
-from perfmodel.workloads.operations import Operations, operations
+from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
 

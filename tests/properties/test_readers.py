@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.calibrate.readers.chrome_trace import read_chrome_trace
-from perfmodel.calibrate.readers.comm_tables import read_comm_tables
-from perfmodel.calibrate.readers.intervals import union
-from perfmodel.calibrate.readers.json_stream import EventStream
-from perfmodel.calibrate.readers.nccl_tests import read_nccl_tests
-from perfmodel.calibrate.readers.osu import read_osu
-from perfmodel.calibrate.readers.power import read_power
-from perfmodel.calibrate.readers.rank_times import read_rank_times
-from perfmodel.calibrate.readers.sacct import read_sacct
-from perfmodel.calibrate.readers.source import Tally, warmup_steps
-from perfmodel.calibrate.readers.steps import PARTS, Activity, decompose
-from perfmodel.calibrate.readers.train_log import PRESETS, read_train_log
+from perfmodel.readings.chrome_trace import read_chrome_trace
+from perfmodel.readings.comm_tables import read_comm_tables
+from perfmodel.readings.intervals import union
+from perfmodel.readings.json_stream import EventStream
+from perfmodel.readings.nccl_tests import read_nccl_tests
+from perfmodel.readings.osu import read_osu
+from perfmodel.readings.power import read_power
+from perfmodel.readings.rank_times import read_rank_times
+from perfmodel.readings.sacct import read_sacct
+from perfmodel.readings.source import Tally, warmup_steps
+from perfmodel.readings.steps import PARTS, Activity, decompose
+from perfmodel.readings.train_log import PRESETS, read_train_log
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # Words that the readers look for, glued together at random: nearer to real damage than plain noise.

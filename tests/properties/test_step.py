@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.decide.attribution import ledger
-from perfmodel.predict.coefficients import MEDIANS, NAMES, Coefficients, from_logs, quiet
-from perfmodel.predict.layouts import Layouts, Sharding, layouts, pick
-from perfmodel.predict.machine import Machine, machine
-from perfmodel.predict.step import PARTS, Step, step
+from perfmodel.physics.coefficients import MEDIANS, NAMES, Coefficients, from_logs, quiet
+from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
+from perfmodel.physics.machine import Machine, machine
+from perfmodel.physics.operations import Operations, operations
 from perfmodel.specs.catalog import Catalog
-from perfmodel.workloads.operations import Operations, operations
+from perfmodel.training.step import PARTS, Step, step
 
 WORKLOADS = ("llama3-8b", "gpt3-175b", "mixtral-8x7b", "bert-large", "resnet50", "dlrm-dcnv2", "rnnt")
 NO_TRANSFORMERS = ("resnet50", "dlrm-dcnv2", "rnnt")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.models.stragglers import (
+from perfmodel.physics.stragglers import (
     FAMILIES,
     expected_max,
     expected_max_empirical,

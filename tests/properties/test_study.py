@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import SpecError
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study
+from perfmodel.study.rubric import study
 from perfmodel.study.table import Timings, parse_timings
 
 

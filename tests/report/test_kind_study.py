@@ -10,7 +10,7 @@ from perfmodel.report import html, markdown, tables
 from perfmodel.report.kinds import study as kind
 from perfmodel.report.plots import figure
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study
+from perfmodel.study.rubric import study
 from perfmodel.study.table import parse_timings
 
 FULL = (

@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.study.bend import REMEDIES
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study
+from perfmodel.study.rubric import study
 from perfmodel.study.table import Timings, parse_timings
 
 K = 2.0 ** np.arange(8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study
+from perfmodel.study.rubric import study
 from perfmodel.study.table import parse_timings
 
 

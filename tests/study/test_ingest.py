@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import SpecError
 from perfmodel.study.ingest import gather, joined
-from perfmodel.study.runner import study_file
+from perfmodel.study.rubric import study_file
 from perfmodel.study.table import parse_timings
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from perfmodel.cli.main import main
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.runner import study, study_file
+from perfmodel.study.rubric import study, study_file
 from perfmodel.study.table import parse_timings
 
 REFERENCE = Path(__file__).parents[1] / "reference"

@@ -7,7 +7,7 @@ import pytest
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import Corpus, read_corpus
 from perfmodel.validate.resolve import Resolved, resolve
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.validation import shipped_corpus
 
 
 @pytest.fixture(scope="session")

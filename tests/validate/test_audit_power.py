@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.machine import machine
+from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.physics.machine import machine
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.validate.audit_power import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.extrapolation import SIGNS
+from perfmodel.beliefs.extrapolation import SIGNS
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.validate.bands import Records, factors, learn, likeliest
 from perfmodel.validate.folds import SCHEMES, Folds, to_mapping, unpack
 

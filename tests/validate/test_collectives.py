@@ -12,7 +12,7 @@ import pytest
 from perfmodel.calibrate.collectives import shipped
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import collectives
-from perfmodel.validate.runner import shipped_corpus
+from perfmodel.validate.validation import shipped_corpus
 
 CATALOG = Catalog.default()
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.models.overlap import BUCKET_BYTES
-from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.physics.overlap import BUCKET_BYTES
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known
 from perfmodel.validate.resolve import resolve
-from perfmodel.validate.runner import shipped_corpus, validate
 from perfmodel.validate.tables import UNSTATED
+from perfmodel.validate.validation import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
 one,g,s,transformer-xl-base,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.population import fit_population
-from perfmodel.predict.beliefs import shipped_beliefs
 from perfmodel.validate.fitting import measured_families
 from perfmodel.validate.fold_fits import fit_folds
 from perfmodel.validate.resolve import Resolved

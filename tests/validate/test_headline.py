@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.validate.protocol import MODES
-from perfmodel.validate.runner import validate
+from perfmodel.validate.validation import validate
 
 HEADLINE = Path(__file__).resolve().parent.parent.parent / "validation" / "headline.json"
 

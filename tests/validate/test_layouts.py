@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from perfmodel.predict.beliefs import shipped_beliefs
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.validate.fitting import held_out
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.layouts import ordering, search_beside

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import population_logs
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.coefficients import MEANINGS, NAMES
+from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.validate.misses import likely_reason, worst
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.resolve import Resolved

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.predict.beliefs import shipped_beliefs
-from perfmodel.predict.extrapolation import (
+from perfmodel.beliefs.extrapolation import (
     SIGNS,
     Asked,
     Laws,
@@ -17,6 +16,7 @@ from perfmodel.predict.extrapolation import (
     laws_at,
     line,
 )
+from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.validate import baselines
 from perfmodel.validate.folds import SCHEMES, assign, shipped_folds
 from perfmodel.validate.scores import errors

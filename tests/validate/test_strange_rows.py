@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import SpecError
 from perfmodel.report.kinds.validation import notes, tables
 from perfmodel.validate.corpus import MOST_POINTS, read_corpus
-from perfmodel.validate.runner import shipped_corpus, validate
+from perfmodel.validate.validation import shipped_corpus, validate
 
 FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_per_node,scale_up,scale_out,network_gbit_per_s_per_node,framework,framework_class,sharding,shard_group,regime,n_points,k_min,k_max,note
 images,g1,mine,resnet50,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,

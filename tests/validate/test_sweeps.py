@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import SpecError
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import FAMILY_COLUMNS, POINT_COLUMNS, read_corpus
-from perfmodel.validate.runner import validate
+from perfmodel.validate.validation import validate
 
 
 def folder_of(parent: Path, collectives: str) -> Path:

@@ -60,7 +60,7 @@ def test_an_answer_after_another_is_the_answer_on_its_own(moved, library):
 
 def test_drags_of_money_reuse_the_curve_and_drags_of_links_the_search(library, monkeypatch):
     import perfmodel.decide.prediction as prediction
-    import perfmodel.predict.search as search
+    import perfmodel.training.search as search
 
     calls: dict[str, int] = {"curve": 0, "search": 0}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
-from perfmodel.workloads.operations import operations
 from perfmodel.workloads.parameters import count, dimensions
 
 CATALOG = Catalog.default()

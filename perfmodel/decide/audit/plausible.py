@@ -10,19 +10,19 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.ratio import efficiency_band, log_half_width
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve, curve
-from perfmodel.predict.search import search
-from perfmodel.predict.setup import Setup
-from perfmodel.predict.space import default_space
+from perfmodel.physics.operations import TRANSFORMER_KINDS
 from perfmodel.specs.layout import Recompute
+from perfmodel.training.curve import Curve, curve
+from perfmodel.training.search import search
+from perfmodel.training.setup import Setup
+from perfmodel.training.space import default_space
 from perfmodel.units import band_in_words, in_words
-from perfmodel.workloads.operations import TRANSFORMER_KINDS
 
 Array = NDArray[np.float64]
 # Bands of a prediction hold 90 %; the audit asks for 95 % (two-sided normal quantiles).

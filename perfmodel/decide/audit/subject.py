@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfmodel.physics.operations import FAST_CONVOLUTION, TRANSFORMER_KINDS, operations
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.workload import Workload
-from perfmodel.workloads.operations import FAST_CONVOLUTION, TRANSFORMER_KINDS, operations
 
 CONVOLUTIONAL = frozenset({"convnet", "detection", "segmentation", "diffusion", "speech", "tts", "generic"})
 # Encoders are fed padded sequences; an implementation may skip the padding. MLPerf BERT's real tokens are about

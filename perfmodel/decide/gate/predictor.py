@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.decide.prediction import predict
 from perfmodel.decide.ratio import efficiency_band
-from perfmodel.predict.beliefs import Beliefs, shipped_beliefs
-from perfmodel.results import plain
+from perfmodel.results.envelope import plain
 from perfmodel.specs.job import Job
 
 # Enough for an interval of the knee that does not move with the seed; a check must stay quick.

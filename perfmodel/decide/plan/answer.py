@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide import cost, goodput
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.pareto import front
@@ -20,11 +21,10 @@ from perfmodel.decide.plan.tornado import tornado
 from perfmodel.decide.power import energy_band, measured_power, range_share
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import Curve, curve
-from perfmodel.results import Result
+from perfmodel.results.envelope import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
+from perfmodel.training.curve import Curve, curve
 from perfmodel.units import band_in_words, in_words
 
 

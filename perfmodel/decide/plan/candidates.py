@@ -13,9 +13,9 @@ import numpy.typing as npt
 from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.plan.space import Bounds, Shape
 from perfmodel.decide.pricing import Tariff
-from perfmodel.predict.coefficients import Coefficients
-from perfmodel.predict.machine import Machine
-from perfmodel.workloads.operations import Operations
+from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,8 +36,8 @@ class Target:
     global_batch: Mapping[int, int]  # K -> samples of a step
     work: Mapping[int, float]  # K -> work of a step against the smallest K: 1, or growing in the weak regime
     steps: float = 1.0
-    offsets: Floats | None = None  # calibrated slopes of `predict.features.discrepancy`
-    declared: Mapping[str, float] = field(default_factory=dict)  # values of `predict.layouts.DECLARED`
+    offsets: Floats | None = None  # calibrated slopes of `beliefs.features.discrepancy`
+    declared: Mapping[str, float] = field(default_factory=dict)  # values of `physics.layouts.DECLARED`
     calibrated: Mapping[int, float] = field(default_factory=dict)  # K -> what measured steps add to the above
 
 

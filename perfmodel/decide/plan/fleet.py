@@ -14,7 +14,7 @@ from typing import Any
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
-from perfmodel.results import Result
+from perfmodel.results.envelope import Result
 from perfmodel.units import in_words
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.cost import CostTerms
-from perfmodel.decide.plan import runners
+from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan.candidates import Candidate, Limits, Partial, Target, Task, cut_tasks, merge
 from perfmodel.decide.plan.search import run_task
 from perfmodel.decide.plan.space import Bounds, combinations
 from perfmodel.decide.plan.targets import target_of
-from perfmodel.predict.beliefs import Beliefs
 from perfmodel.specs.job import Job
 
 # Degree combinations that one task enumerates at most: full chunks, and some 30 MB of integers.

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.decide.plan import runners
+from perfmodel.beliefs.population import Beliefs
+from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan.answer import Plan, make_plan
 from perfmodel.decide.plan.fleet import fleet_result
 from perfmodel.decide.plan.planner import Found, Request, search
 from perfmodel.decide.plan.sweep import parse_sweep, run_sweep
 from perfmodel.decide.prediction import inputs_of, priced
 from perfmodel.errors import UsageError
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.results import Result
+from perfmodel.results.envelope import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.beliefs.features import discrepancy
 from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.energy import ACTIVITY, PowerModel
 from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
@@ -32,12 +33,11 @@ from perfmodel.decide.plan.space import (
     sharding_refused,
     simplicity,
 )
-from perfmodel.models.energy import power_w
-from perfmodel.predict.declared import usable_shardings
-from perfmodel.predict.features import discrepancy
-from perfmodel.predict.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
-from perfmodel.predict.memory import MEMORY_PARTS, memory
-from perfmodel.predict.step import step
+from perfmodel.physics.energy import power_w
+from perfmodel.physics.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
+from perfmodel.physics.memory import MEMORY_PARTS, memory
+from perfmodel.training.declared import usable_shardings
+from perfmodel.training.step import step
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide import cost, metrics
 from perfmodel.decide.knee import DEFAULT_THRESHOLD, threshold_knee
 from perfmodel.decide.knee_causes import knee_caution, knee_in_words, knee_odds
 from perfmodel.decide.plan.planner import Request, search
 from perfmodel.decide.plan.targets import setup_at
 from perfmodel.errors import UsageError
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.curve import curve
 from perfmodel.specs.job import Job
+from perfmodel.training.curve import curve
 
 _FORM = re.compile(
     r"(?P<path>[\w.]+)=(?P<first>[-+0-9.eE]+)\.\.(?P<last>[-+0-9.eE]+)\s*(?P<unit>[^:]*?)\s*:(?P<count>[0-9]+)"

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfmodel.beliefs.features import discrepancy
+from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.plan.candidates import Candidate, Target
 from perfmodel.decide.plan.space import Shape
 from perfmodel.decide.power import measured_power, power_of
 from perfmodel.decide.tariffs import tariff_of
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.coefficients import NAMES, from_logs
-from perfmodel.predict.curve import centre, curve
-from perfmodel.predict.features import discrepancy
-from perfmodel.predict.layouts import pick
-from perfmodel.predict.setup import Setup, setup_of
-from perfmodel.predict.step import step
+from perfmodel.physics.coefficients import NAMES, from_logs
+from perfmodel.physics.layouts import pick
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
+from perfmodel.training.curve import centre, curve
+from perfmodel.training.setup import Setup, setup_of
+from perfmodel.training.step import step
 
 
 def setup_at(job: Job, ks: Sequence[int]) -> Setup:

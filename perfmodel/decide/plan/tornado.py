@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.predict.beliefs import Beliefs
-from perfmodel.predict.coefficients import MEANINGS, NAMES, from_logs
-from perfmodel.predict.curve import centre, choose
-from perfmodel.predict.layouts import Layouts
-from perfmodel.predict.machine import Machine
-from perfmodel.predict.setup import Setup
-from perfmodel.predict.step import step
-from perfmodel.workloads.operations import Operations
+from perfmodel.beliefs.population import Beliefs
+from perfmodel.physics.coefficients import MEANINGS, NAMES, from_logs
+from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations
+from perfmodel.training.curve import centre, choose
+from perfmodel.training.setup import Setup
+from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
 

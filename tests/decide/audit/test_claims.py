@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.decide.audit.findings import QUESTIONS
-from perfmodel.decide.audit.runner import audit
+from perfmodel.decide.audit.verdict import audit
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import load_claim
 

@@ -1,0 +1,1 @@
+"""What is believed about each coefficient, and the bands that follow."""

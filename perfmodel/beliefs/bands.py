@@ -1,0 +1,70 @@
+"""How wide a band is by what is known of jobs like this one.
+
+Held-out errors differ tenfold between stacks: a Megatron-core run on Hopper is known within some 10 %, an eager PyTorch
+run on an old workstation within 50 %. So the signs of which a spread is made (`extrapolation.band_spread`) are scaled,
+
+    s^2 = exp(2 h) sum_i (w_i sign_i)^2 + (w_o open)^2,    h = sum_levels d(value of this job) + sum_j b_j x_j   (1)
+
+with shifts d shrunk to zero (a value that nobody measured has none) and, without measurements of the job, two x_j: the
+share of the step in which the accelerator computes, and how thinly jobs of this cell (kind x framework x generation)
+were measured, 1 / sqrt(1 + groups). What the population leaves open (`open`, of predictions without measurements only)
+is not scaled. `validate/bands.py` finds w, d and b on held-out errors; a conformal factor on s makes the band.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.beliefs.features import level_value
+from perfmodel.physics.coefficients import NAMES
+
+Array = NDArray[np.float64]
+
+NINETY = 1.6448536269514722  # standard deviations from the middle to the end of a 90 % band
+CELL = "kind*framework*generation"
+# Levels of the shifts by what is measured of a job; once it has timings of its own, little else matters.
+LEVELS: dict[str, tuple[str, ...]] = {
+    "datasheet": (
+        "kind",
+        "framework",
+        "generation",
+        "kind*framework",
+        "framework*generation",
+        "kind*width",
+        "scale_up",
+    ),
+    "one_node": ("generation", "tuning"),
+    "two_point": ("generation", "tuning"),
+}
+SLOPES: dict[str, tuple[str, ...]] = {"datasheet": ("computing", "thin"), "one_node": (), "two_point": ()}
+SCALED = {"datasheet": 2}  # the first so many signs are scaled; elsewhere all of them
+_PACE = NAMES.index("pace")
+
+
+def computing_share(effects: Array) -> Array:
+    """Share of the step in which the accelerator computes: d ln T / d ln pace, from slopes (n_effects, points)."""
+    return np.asarray(np.clip(effects[_PACE], 0.0, 1.0))
+
+
+def thinness(groups: float) -> float:
+    """1 / sqrt(1 + groups): one where nobody measured such jobs, towards zero where many did.
+
+    >>> thinness(0), thinness(3)
+    (1.0, 0.5)
+    """
+    return float(1.0 / np.sqrt(1.0 + groups))
+
+
+def scale(shape: Mapping[str, Any], features: Mapping[str, str], slopes: Sequence[str], at: Array) -> Array:
+    """exp(h) of equation (1) at the points `at` (len(slopes), points); one where `shape` says nothing."""
+    total = np.zeros(at.shape[1])
+    for level, shifts in shape.get("levels", {}).items():
+        total += float(shifts.get(level_value(features, level), 0.0))
+    known = shape.get("slopes", {})
+    for name, value in zip(slopes, at, strict=True):
+        total += float(known.get(name, 0.0)) * value
+    return np.asarray(np.exp(total))

@@ -1,0 +1,1 @@
+"""Where each number of a prediction comes from."""

@@ -1,1 +1,0 @@
-"""The physics: pure vectorised functions, one published model a module."""

@@ -1,0 +1,1 @@
+"""Equations on plain arrays: operations, machines, kernels, collectives, memory, waiting."""

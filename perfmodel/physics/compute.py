@@ -1,0 +1,147 @@
+"""Device and host time of one micro-batch on one pipeline stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.fabric import soft_max
+from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import (
+    FAST_CONVOLUTION,
+    HIDDEN_TRAFFIC,
+    INNER_TRAFFIC,
+    Operations,
+)
+from perfmodel.physics.products import products
+from perfmodel.physics.roofline import roofline_time
+
+Array = NDArray[np.float64]
+
+BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
+ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
+# A fused kernel reaches half its rate on this many tokens, on twice as many under a causal mask, whose diagonal tiles are
+# half in vain. Forward on an H100, head width 128, causal: 315, 410, 484, 518, 529, 539 TFLOP/s (cuDNN) and 191, 260, 298,
+# 319, 333, 335 (FlashAttention-2) for 512 to 16,384 tokens; without a mask 309, 350, 362, 368, 370, 370 (Shah 2024,
+# arXiv:2407.08608, figure 5); with backward, width 64, no mask: 204, 252, 275, 288, 302 (flash-attention pull request 2688).
+ATTENTION_RAMP = 200.0
+# Without a fused kernel: passes of the two products backward, and bytes per probability in 16 bit that the products move
+# (each writes or reads the scores once) and that softmax, mask and dropout do, forward and backward.
+PRODUCTS_BACKWARD = 2.0
+PRODUCT_BYTES = (4.0, 8.0)
+SOFTMAX_BYTES = (9.0, 11.0)
+BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
+# More to issue where tensor parallelism adds its collectives, and with every doubling of ranks the slowest host is slower:
+# layers too small for the device (vTrain, one or two sequences of width 1,024 and 2,048) take 3.2, 3.4, 3.2 and 4.0 ms on
+# 1, 2, 4 and 8 ranks.
+TENSOR_HOST = 0.12
+# Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
+CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Seconds of forward plus backward of one micro-batch on an average stage."""
+
+    matmul: Array
+    attention: Array
+    elementwise: Array
+    other: Array
+    last: Array  # logits and loss, on the last stage only
+    host: Array
+    repeated: Array  # share of a forward pass that is recomputed
+
+    @property
+    def device(self) -> Array:
+        """Compute of an average stage, without logits."""
+        return self.matmul + self.attention + self.elementwise + self.other
+
+
+def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> MicroBatch:
+    """The phases of the theory page on the roofline, cut by the layout; all arrays broadcast."""
+    tokens = at.micro_batch * ops.tokens / at.cp
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    cut = 1.0 / (at.cp * at.tp * at.pp)
+    width = 0.5 * machine.element_bytes  # traffic is counted at 2 bytes per element
+    repeated = np.where(np.isnan(at.recompute), np.minimum(c.recompute, 1.0), at.recompute)
+
+    matmul: Array = np.zeros(())
+    logits: Array = np.zeros(())
+    for product in products(ops, machine, at, c, repeated):
+        matmul = matmul + np.where(product.is_logits, 0.0, product.seconds)
+        logits = logits + np.where(product.is_logits, product.seconds, 0.0)
+
+    samples = at.micro_batch
+    attention = _attention(ops, machine, at, c, repeated)
+
+    traffic_passes = 1.0 + BACKWARD_TRAFFIC + repeated
+    hidden_cut = np.where(at.sequence_parallel > 0, cut, cut * at.tp)
+    cast = (
+        machine.is_low_precision
+        * c.cast_bytes
+        * (ops.inner_traffic / CAST_INNER + ops.hidden_traffic / CAST_HIDDEN)
+    )
+    traffic = ops.hidden_traffic * hidden_cut + (ops.inner_traffic * width + cast) * cut
+    elementwise = samples * traffic * c.elementwise * traffic_passes / bandwidth
+    routed_elements = tokens / at.tp * ops.top_k * ops.routed_width * ops.moe_layers / at.pp
+    elementwise = elementwise + routed_elements * c.routing_bytes / bandwidth
+
+    other = roofline_time(
+        samples * other_work(ops, machine, c) * cut,
+        samples * ops.other_traffic * width * c.other_traffic * cut,
+        flop_per_s=machine.peak_flop_per_s * c.other,
+        bytes_per_s=bandwidth,
+    ) * (3.0 + repeated)
+
+    loss = samples * ops.logit_elements / (at.cp * at.tp) * c.loss_bytes / bandwidth
+    host_passes = 1.0 + BACKWARD_HOST + repeated
+    host = ops.kernels / at.pp * c.host_kernel_s * host_passes * (1.0 + TENSOR_HOST * np.log2(at.tp))
+    pace = c.pace
+    return MicroBatch(
+        matmul, attention * pace, elementwise * pace, other * pace, logits + loss * pace, host, repeated
+    )
+
+
+def other_work(ops: Operations, machine: Machine, c: Coefficients) -> Array:
+    """FLOP that convolutions, recurrences and other counted arithmetic do forward, fewer where a fast algorithm runs."""
+    fast = machine.fast_convolutions * np.minimum(c.winograd, 1.0) * ops.conv3x3_flop
+    return np.asarray(ops.other_flop - fast * (1.0 - 1.0 / FAST_CONVOLUTION))
+
+
+def score_bytes(ops: Operations, machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:
+    """Bytes of one probability in a step, from those in 16 bit of a forward and a backward pass."""
+    forward, backward = per_score
+    width = 0.5 * np.maximum(machine.element_bytes, ops.least_score_bytes)
+    return np.asarray((forward * (1.0 + again) + backward) * width)
+
+
+def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, repeated: Array) -> Array:
+    """Seconds of scores, softmax and weighted values, forward and backward; (2) of the theory page on the roofline.
+
+    A fused kernel keeps the scores on the chip, skips what a causal mask hides and computes them again backward. Others
+    compute all: two library products of few FLOP per byte, and kernels that do nothing but move the scores.
+    """
+    scale = at.micro_batch / (at.cp * at.tp * at.pp)
+    again = np.maximum(repeated, at.selective)
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    short = 1.0 + ATTENTION_RAMP * (1.0 + ops.masked) * at.cp / np.maximum(ops.tokens, 1.0)
+    rate = machine.peak16_flop_per_s * c.attention / short
+    fused = ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / rate
+    products = roofline_time(
+        ops.attention_flop * (1.0 + ops.masked) * (1.0 + PRODUCTS_BACKWARD + again),
+        ops.score_elements * score_bytes(ops, machine, again, PRODUCT_BYTES),
+        flop_per_s=machine.peak16_flop_per_s * c.matmul,
+        bytes_per_s=bandwidth,
+    )
+    softmax = ops.score_elements * score_bytes(ops, machine, again, SOFTMAX_BYTES) / bandwidth
+    share = np.minimum(c.unfused, 1.0)
+    return np.asarray(scale * ((1.0 - share) * fused + c.unfused * (products + softmax)))
+
+
+def host_stall(device_s: Array, host_s: Array) -> Array:
+    """What a busy host adds to `device_s`: a rounded max(device, host) minus the device time."""
+    return soft_max(device_s, host_s) - device_s

@@ -1,0 +1,235 @@
+"""Communication of a step, by kind: what travels, over which links, and how much of it shows.
+
+Ranks are placed tensor first, then context, data, and pipeline outermost (the order of Megatron-LM), so a group
+of stride `s` holds ``min(size, domain / s)`` ranks of one scale-up domain. Groups that run at once share the
+NICs: each accelerator brings its own share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.fabric import collective_time, soft_max
+from perfmodel.physics.layouts import Layouts, Sharding, custom_buckets
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations
+
+Array = NDArray[np.float64]
+
+KNEE = 0.65  # width of the knee between latency and bandwidth, see physics/fabric.py
+IN_SWITCH_SHARE = 0.7  # of the scale-up rate, for reduction inside the switch
+GRADIENT_BYTES = 2.0  # of a 16-bit gradient; 4 in 32 bit
+BUS_PAIR = 1.7  # ranks that exchange directly; a pair leaves 0.3 of a round to the bus
+TABLE_VECTORS = 26 * 128.0  # elements looked up per recommender sample (Criteo: 26 features of width 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Everything `collective_time` needs besides the message and the group."""
+
+    machine: Machine
+    at: Layouts
+    c: Coefficients
+
+    @property
+    def reach(self) -> Array:
+        """Accelerators of the job that share one scale-up domain."""
+        share = np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
+        return np.asarray(np.minimum(self.machine.domain, share))
+
+    def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
+        """Seconds of one collective among `ranks` accelerators that lie `stride` apart."""
+        reach = self.reach
+        inside = np.clip(reach / stride, 1.0, ranks)
+        up = self.machine.up_bytes_per_s * self.c.up_efficiency * self.machine.share(inside, stride, reach)
+        span = ranks * stride / np.maximum(self.at.per_node, 1.0)
+        out = self.machine.out_bytes_per_s * self.c.out_efficiency * inside / self.machine.taper(span)
+        seconds = collective_time(
+            op,
+            message_bytes,
+            ranks,
+            ranks / inside,
+            base_s=self.c.base_s,
+            step_up_s=self.c.up_step_s + self.machine.up_latency_s,
+            step_out_s=self.c.out_step_s + self.machine.out_latency_s,
+            up_bytes_per_s=up,
+            out_bytes_per_s_per_node=out,
+            in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
+            in_network_bytes_per_s=self.machine.in_network * out,
+            p=KNEE,
+        )
+        if not np.any(self.machine.shared_bus + self.machine.staged):
+            return seconds
+        return soft_max(seconds, self._bus(op, message_bytes, np.where(ranks > 1.0, inside, 1.0), stride))
+
+    def _bus(self, op: str, message_bytes: Array, inside: Array, stride: Array) -> Array:
+        """Seconds in which the host moves what the ranks of a node exchange over it.
+
+        A ring among n sends ``2 (n - 1) S`` in all. Without peer access it goes through the memory of the host, except
+        between bridged cards. In one half of the node, as cards of one socket do, each card writes and reads its own
+        ``2 (n - 1) / n S`` over lanes of its own; once both halves take part, all of it passes in turns (runs of four
+        RTX 3070 exchange as fast as runs of two, those of eight take four times as long). With peer access, a pair
+        leaves 0.3 of a round to the bus. Groups of a node exchange at once, and what they share they share.
+        """
+        passes = 2.0 if op == "all_reduce" else 1.0
+        staged, hops = self.machine.staged, np.maximum(inside - 1.0, 0.0)
+        groups = np.maximum(self.reach / inside, 1.0)
+        both_halves = np.clip(inside * stride - 0.5 * self.machine.node, 0.0, 1.0)
+        own = hops * (both_halves * groups + (1.0 - both_halves) * 2.0 / inside)
+        own = own * staged * np.where(staged < 1.0, np.clip(inside - 2.0, 0.0, 1.0), 1.0)
+        direct = self.machine.shared_bus * np.maximum(inside - BUS_PAIR, 0.0) * groups
+        rounds = np.where(staged > 0.0, own, direct)
+        return np.asarray(passes * rounds * message_bytes / self.c.bus_bytes_per_s)
+
+
+def _any_above_one(degree: Array) -> bool:
+    return bool(np.any(np.asarray(degree) > 1.0))
+
+
+def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Exposed seconds per micro-batch and stage: two all-reduces forward, two backward, again when recomputed."""
+    if not _any_above_one(at.tp):
+        return np.zeros(())
+    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes
+    one = links.time("all_reduce", message, at.tp, np.ones(()))
+    calls = 4.0 + 2.0 * repeated
+    shown = np.where(np.isnan(at.tp_hidden), calls * links.c.tp_exposed, calls - at.tp_hidden)
+    return np.asarray(one * ops.layers / at.pp * shown * ops.is_transformer)
+
+
+def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Keys and values gathered forward; gathered again and their gradients reduced backward."""
+    if not _any_above_one(at.cp):
+        return np.zeros(())
+    message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
+    one = links.time("all_gather", message, at.cp, at.tp)
+    return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
+
+
+def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
+    """Dispatch and combine, forward and backward; recommender tables exchange their vectors the same way."""
+    total: Array = np.zeros(())
+    if _any_above_one(at.ep):
+        message = (
+            at.micro_batch
+            * ops.tokens
+            / (at.cp * at.tp)
+            * ops.top_k
+            * ops.routed_width
+            * links.machine.element_bytes
+        )
+        one = links.time("all_to_all", message, at.ep, np.ones(()))
+        total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
+    if np.any(ops.table_params > 0):
+        message = at.micro_batch * TABLE_VECTORS * links.machine.element_bytes
+        one = links.time("all_to_all", message, at.dp, np.ones(()))
+        total = total + np.where(ops.table_params > 0, 2.0 * one * links.c.ep_exposed, 0.0)
+    return total
+
+
+def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
+    """Seconds of one message from a pipeline stage to the next."""
+    if not _any_above_one(at.pp):
+        return np.zeros(())
+    message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / at.tp
+    return links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
+
+
+def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
+    """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
+    return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
+
+
+def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
+    """Parameters held by one device before sharding: (replicated over dp, in experts)."""
+    embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
+    dense = ops.block_params / (at.tp * at.pp) + embedding
+    return dense, ops.expert_params / (at.expert_ranks * at.pp)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Seconds of gradient and weight traffic of one step, before overlap."""
+
+    gradients: Array  # once a step
+    shards: Array  # every micro-batch (FSDP)
+    repeated: Array  # in every micro-batch but the last as well (ZeRO-2)
+    gradient_bytes: Array  # of a rank, before compression
+    call_s: Array  # of a call without bytes; 0 where buckets are the usual ones
+
+
+def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
+    """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights.
+
+    Gradients travel in their declared type, over the compression's ratio; weights in the type of the training.
+    """
+    zero: Array = np.zeros(())
+    if not _any_above_one(at.dp * at.cp):
+        return Exchange(zero, zero, zero, zero, zero)
+    machine = links.machine
+    dense, expert = local_parameters(ops, at)
+    group = at.dp * at.cp
+    element = np.where(machine.element_bytes > 2, 4.0, GRADIENT_BYTES)
+    gradient = np.where(at.gradient_bytes > 0.0, at.gradient_bytes, element)
+    wire = gradient / at.compression
+    trained = dense * ops.trainable_fraction
+    message = trained * wire
+    kind = at.sharding
+    reduced = links.time("all_reduce", message, group, at.tp)
+    seconds = reduced
+    repeated, call = zero, zero
+    ranks = np.minimum(at.shard_group, group)
+    copies = group / ranks
+    states = (kind == Sharding.ZERO1) | (kind == Sharding.ZERO2)
+    sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
+    # Each copy of the shards sums up with the others.
+    across = (
+        links.time("all_reduce", message / ranks, copies, at.tp * ranks) if _any_above_one(copies) else zero
+    )
+    if np.any(states):
+        scattered = links.time("reduce_scatter", message, ranks, at.tp)
+        gathered = links.time("all_gather", trained * element, ranks, at.tp)
+        seconds = np.where(states, scattered + across + gathered, seconds)
+        repeated = np.where((kind == Sharding.ZERO2) & (at.accumulation > 1.0), scattered, 0.0)
+    if np.any(kind == Sharding.PARAMETER_SERVER):
+        served = _parameter_server(message + trained * element, at, links)
+        seconds = np.where(kind == Sharding.PARAMETER_SERVER, served, seconds)
+    shards: Array = zero
+    if np.any(sharded):
+        layers = np.maximum(ops.layers / at.pp, 1.0)
+        gather = links.time("all_gather", dense * element / layers, ranks, at.tp)
+        scatter = links.time("reduce_scatter", dense * wire / layers * ops.trainable_fraction, ranks, at.tp)
+        shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
+        seconds = np.where(sharded, across, seconds)
+    if np.any(expert > 0):
+        routed = links.time(
+            "all_reduce", expert * ops.trainable_fraction * wire, at.expert_copies, at.expert_ranks
+        )
+        seconds = seconds + np.where(expert > 0, routed, 0.0)
+    if custom_buckets(at):
+        call = links.time("all_reduce", np.zeros_like(message), group, at.tp)
+    apart = group > 1.0
+    return Exchange(
+        np.where(apart, seconds, 0.0), shards, np.where(apart, repeated, 0.0), trained * gradient, call
+    )
+
+
+def _parameter_server(moved_bytes: Array, at: Layouts, links: Links) -> Array:
+    """Gradients pushed and weights pulled, `moved_bytes` together, through the host of each node.
+
+    Servers are spread over the nodes (Li et al., OSDI 2014).
+    """
+    machine, c = links.machine, links.c
+    nodes = at.k / at.per_node
+    local = moved_bytes * at.per_node / (machine.host_link_bytes_per_s * c.server * 2.0)
+    network = (
+        moved_bytes
+        * (1.0 - 1.0 / nodes)
+        * machine.taper(nodes)
+        / (machine.out_bytes_per_s * machine.node * c.out_efficiency * c.server)
+    )
+    return np.where(at.k > 1, local + network * np.where(nodes > 1, 1.0, 0.0) + c.base_s, 0.0)

@@ -1,0 +1,233 @@
+"""How a job is laid on K accelerators, as a struct of arrays that broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.physics.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
+from perfmodel.specs.layout import Recompute
+
+Array = NDArray[np.float64]
+
+
+class Sharding(IntEnum):
+    """What data-parallel ranks hold of weights, gradients and optimizer states."""
+
+    DDP = 0
+    ZERO1 = 1
+    ZERO2 = 2
+    FSDP = 3  # ZeRO-3
+    HSDP = 4
+    PARAMETER_SERVER = 5
+
+
+# Whose ranks may share a copy in groups.
+SHARDED = (Sharding.ZERO1, Sharding.ZERO2, Sharding.FSDP, Sharding.HSDP)
+
+SHARDING_CODES: dict[str, Sharding] = {
+    "ddp": Sharding.DDP,
+    "zero1": Sharding.ZERO1,
+    "zero2": Sharding.ZERO2,
+    "zero3": Sharding.FSDP,
+    "fsdp": Sharding.FSDP,
+    "hsdp": Sharding.HSDP,
+    "parameter_server": Sharding.PARAMETER_SERVER,
+    # Embedding and classifier sharding keep the dense part replicated; their exchange is in the operations.
+    "embedding_sharded": Sharding.DDP,
+    "classifier_sharded": Sharding.DDP,
+    "unknown": Sharding.ZERO1,
+}
+
+# Share of a forward pass that is repeated in the backward pass.
+RECOMPUTE_SHARE: dict[str, float] = {"none": 0.0, "selective": 0.05, "full": 1.0}
+
+
+def recompute_share(said: Recompute | str) -> float:
+    """Share of a forward pass that is repeated, of a word or of the share itself.
+
+    >>> recompute_share("selective"), recompute_share("full"), recompute_share(0.3)
+    (0.05, 1.0, 0.3)
+    """
+    return RECOMPUTE_SHARE[said] if isinstance(said, str) else float(said)
+
+
+def recompute_shown(share: float, selective: float) -> Recompute:
+    """What is recomputed, as a layout states it: the word that means it, else the share.
+
+    >>> recompute_shown(0.05, 1.0), recompute_shown(0.05, 0.0), recompute_shown(1.0, 0.0), recompute_shown(np.nan, 0.0)
+    ('selective', 0.05, 'full', 'none')
+    """
+    if selective > 0.0:
+        return "selective"
+    if 0.0 < share < 1.0:
+        return round(share, 4)
+    return "full" if share >= 1.0 else "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """Degrees of parallelism and batch of each point; arrays of one broadcastable shape, or scalars."""
+
+    k: Array
+    dp: Array
+    tp: Array
+    pp: Array
+    cp: Array
+    ep: Array
+    vpp: Array
+    micro_batch: Array  # samples
+    accumulation: Array  # micro-batches a step
+    global_batch: Array  # samples
+    sharding: Array  # a Sharding
+    shard_group: Array  # ranks that share one copy of what is sharded
+    recompute: Array  # share of a forward pass repeated; NaN where nobody said
+    selective: Array  # 1 where attention is recomputed
+    sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
+    per_node: Array  # accelerators of the job in each node
+    # What a job declares beside its layout, and what is known of a measured run (`tp_hidden`, `run_steps`); names and
+    # defaults in `DECLARED`.
+    gradient_bytes: Array  # per exchanged gradient; 0: as the precision has it
+    compression: Array  # bytes of a gradient over bytes on the wire
+    compression_s: Array  # of a rank, once an exchange
+    sync_every: Array  # steps from one exchange between replicas to the next
+    bucket_bytes: Array
+    first_bucket_bytes: Array
+    tp_hidden: Array  # of the four tensor-parallel calls of a layer; NaN: the belief about them holds
+    stall_s: Array  # mean of a step
+    run_steps: Array  # of a run whose whole time, start included, is shared by them; infinite: steady ones
+    loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
+    storage_bytes_per_s: Array  # of the whole job
+    length_spread: Array  # standard deviation over mean of a sample's work
+    slow_share: Array  # of devices that are always slow
+    slowdown: Array  # their step time over a healthy one's
+
+    @property
+    def expert_ranks(self) -> Array:
+        """Devices of a stage that share one copy of the experts: tensor groups cut what expert groups leave whole.
+
+        Megatron's --expert-tensor-parallel-size is by default that of tensor parallelism.
+        """
+        return np.maximum(self.ep, self.tp)
+
+    @property
+    def expert_copies(self) -> Array:
+        """Devices that hold the same experts."""
+        return np.maximum(self.k / (self.expert_ranks * self.pp), 1.0)
+
+
+DECLARED: dict[str, float] = {
+    "gradient_bytes": 0.0,
+    "compression": 1.0,
+    "compression_s": 0.0,
+    "sync_every": 1.0,
+    "bucket_bytes": BUCKET_BYTES,
+    "first_bucket_bytes": FIRST_BUCKET_BYTES,
+    "tp_hidden": np.nan,
+    "stall_s": 0.0,
+    "run_steps": np.inf,
+    "loader_bytes_per_s": np.inf,
+    "storage_bytes_per_s": np.inf,
+    "length_spread": 0.0,
+    "slow_share": 0.0,
+    "slowdown": 1.0,
+}
+
+ONE_BUCKET = 1e12  # bytes, more than any gradient
+
+
+def usual_bucket_bytes(framework: str) -> float:
+    """Bytes of gradients that a class of frameworks reduces in one call, where nobody says otherwise.
+
+    Megatron-LM before its core reduces them all after the last backward pass (its model/distributed.py; overlap came
+    with --overlap-grad-reduce in 2023).
+    """
+    return ONE_BUCKET if framework == "megatron_eager" else BUCKET_BYTES
+
+
+def usual_gradient_bytes(framework: str, precision: str) -> float:
+    """Bytes of an exchanged gradient where nobody says otherwise; 0: as the precision has it.
+
+    Megatron-LM adds and reduces gradients of bf16 in 32 bit (its arguments.py), and so did NeMo on top of it.
+    """
+    return 4.0 if (framework, precision) == ("megatron_eager", "bf16") else 0.0
+
+
+def layouts(
+    k: ArrayLike,
+    *,
+    global_batch: ArrayLike,
+    accelerators_per_node: ArrayLike,
+    tp: ArrayLike = 1,
+    pp: ArrayLike = 1,
+    cp: ArrayLike = 1,
+    ep: ArrayLike = 1,
+    vpp: ArrayLike = 1,
+    micro_batch: ArrayLike | None = None,
+    accumulation: ArrayLike | None = None,
+    sharding: ArrayLike = Sharding.DDP,
+    shard_group: ArrayLike | None = None,
+    recompute: ArrayLike = 0.0,
+    selective: ArrayLike = 0.0,
+    sequence_parallel: ArrayLike = 1.0,
+    per_node: ArrayLike | None = None,
+    declared: Mapping[str, ArrayLike] | None = None,
+) -> Layouts:
+    """Fill in what follows from the rest: dp = K/(tp*pp*cp), accumulation = batch/(dp*micro_batch).
+
+    `declared` holds values of `DECLARED`; each broadcasts against the layouts.
+    """
+    k_, tp_, pp_, cp_ = (np.asarray(value, dtype=float) for value in (k, tp, pp, cp))
+    dp = k_ / (tp_ * pp_ * cp_)
+    batch = np.asarray(global_batch, dtype=float)
+    per_replica = batch / dp
+    if micro_batch is None and accumulation is None:
+        micro, steps = per_replica, np.ones_like(per_replica)
+    elif accumulation is None:
+        micro = np.asarray(micro_batch, dtype=float)
+        steps = per_replica / micro
+    else:
+        steps = np.asarray(accumulation, dtype=float)
+        micro = per_replica / steps
+    return Layouts(
+        k=k_,
+        dp=dp,
+        tp=tp_,
+        pp=pp_,
+        cp=cp_,
+        ep=np.asarray(ep, dtype=float),
+        vpp=np.asarray(vpp, dtype=float),
+        micro_batch=micro,
+        accumulation=steps,
+        global_batch=batch,
+        sharding=np.asarray(sharding, dtype=float),
+        shard_group=dp * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
+        recompute=np.asarray(recompute, dtype=float),
+        selective=np.asarray(selective, dtype=float),
+        sequence_parallel=np.asarray(sequence_parallel, dtype=float),
+        per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))
+        if per_node is None
+        else np.asarray(per_node, dtype=float),
+        **{name: np.asarray(value, dtype=float) for name, value in {**DECLARED, **(declared or {})}.items()},
+    )
+
+
+def custom_buckets(at: Layouts) -> bool:
+    """Whether any layout declares other buckets than the usual."""
+    return bool(
+        (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any()
+    )
+
+
+def pick(struct: Any, index: Any) -> Any:
+    """The same struct with every array indexed along its last axis (scalars stay)."""
+    values = {}
+    for field in fields(struct):
+        value = np.asarray(getattr(struct, field.name))
+        values[field.name] = value[..., index] if value.ndim else value
+    return type(struct)(**values)

@@ -1,0 +1,128 @@
+"""Matrix products of one micro-batch on one pipeline stage: their shapes as the layout cuts them, and their seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations, Split
+from perfmodel.physics.roofline import lost_waves, product_time
+
+Array = NDArray[np.float64]
+
+WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
+# 16-bit elements that a load must take for tensor cores before cuBLAS 11. NVIDIA's guide asks for eight; in DeepBench's
+# results on a V100 products of 5,124 rows (four) and of depth 1,530 (two) reach 97 TFLOP/s, of 35 rows (one) 22 at most.
+LEAST_ALIGNED = 2
+# A grouped product pays this share of a call for each further expert: assumed, some 10 us.
+EXPERT_CALL_SHARE = 0.5
+# Of the outputs that a compute unit makes at once: a tile of 128 x 256 in 16 bit, half of one in 32 bit.
+TILE_BYTES = 128.0 * 256.0 * 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Products of one shape, forward and backward, on an average stage (logits: on the last one).
+
+    `repeats` counts the products of a micro-batch; seconds are of all of them. `compute_s` is what the arithmetic alone
+    takes, `idle_s` what no roof explains: launches, and compute units that wait while others finish the last tiles.
+    """
+
+    slot: int
+    is_logits: bool | Array
+    is_routed: bool | Array
+    rows: Array
+    inner: Array
+    outer: Array
+    weights: Array
+    repeats: Array
+    seconds: Array
+    idle_s: Array
+    compute_s: Array
+
+    @property
+    def flop(self) -> Array:
+        return self.repeats * 2.0 * self.rows * self.inner * self.outer
+
+    @property
+    def elements(self) -> Array:
+        """Elements of operands and results."""
+        area = self.inner * self.outer
+        return self.repeats * (self.weights * area + self.rows * (self.inner + self.outer))
+
+
+def products(
+    ops: Operations, machine: Machine, at: Layouts, c: Coefficients, repeated: Array
+) -> Iterator[Product]:
+    """Each shape once; `repeated` is the share of a forward pass that is recomputed."""
+    tokens = at.micro_batch * ops.tokens / at.cp
+    layer_rate, rate16 = machine.peak_flop_per_s * c.matmul, logit_rate(ops, machine, at, c)
+    bandwidth = machine.memory_bytes_per_s * c.memory
+    wave = machine.units * TILE_BYTES / machine.element_bytes
+    for slot in range(ops.slot_count.shape[0]):
+        split, last = ops.slot_split[slot], ops.slot_last[slot] > 0
+        column, row, routed = split == Split.COLUMN, split == Split.ROW, split == Split.EXPERT
+        rows = tokens * ops.slot_rows[slot] / np.where(routed, at.tp, 1.0)
+        inner = ops.slot_inner[slot] / np.where(row, at.tp, 1.0)
+        outer = ops.slot_outer[slot] / np.where(column, at.tp, 1.0)
+        weights = np.where(routed, ops.slot_experts[slot] / at.ep, 1.0)
+        rate = np.where(last, rate16, layer_rate)
+        call = c.call_s * (1.0 + EXPERT_CALL_SHARE * (weights - 1.0))
+        once = product_time(
+            rows,
+            inner,
+            outer,
+            weights=weights,
+            flop_per_s=rate,
+            bytes_per_s=bandwidth,
+            activation_bytes=machine.element_bytes,
+            weight_bytes=machine.element_bytes,
+        )
+        forward = 1.0 + np.where(last, 0.0, repeated)
+        passes = forward + 1.0 + ops.trainable_fraction
+        lost = (
+            forward * lost_waves(rows * outer, wave)
+            + lost_waves(rows * inner, wave)
+            + ops.trainable_fraction * lost_waves(weights * inner * outer, wave)
+        )
+        compute = 2.0 * rows * inner * outer / rate
+        idle = passes * call + c.tail * lost * compute
+        count = ops.slot_count[slot] * c.pace / np.where(last, 1.0, at.pp)
+        fullest = count * np.where(routed, c.imbalance, 1.0)
+        yield Product(
+            slot=slot,
+            is_logits=last,
+            is_routed=routed,
+            rows=rows,
+            inner=inner,
+            outer=outer,
+            weights=weights,
+            repeats=count / c.pace * passes,
+            seconds=fullest * (passes * once + idle),
+            idle_s=fullest * idle,
+            compute_s=fullest * passes * compute,
+        )
+
+
+def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Array:
+    """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
+
+    The smooth least of the 16-bit rate and ``unaligned * g * unit_hz``, g the greatest power of two in a rank's logits
+    (at most 8); loads of full width, or a clock that is unknown, change nothing. Libraries that give tensor cores aligned
+    operands only leave what loads less than `LEAST_ALIGNED` at once to plain cores.
+    """
+    rate = machine.peak16_flop_per_s * c.matmul
+    loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)
+    left = (loaded < LEAST_ALIGNED) & (machine.plain_flop_per_s > 0.0)
+    rate = np.where(left, machine.plain_flop_per_s * c.matmul, rate)
+    held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0) & ~left
+    if not np.any(held):
+        return rate
+    most = np.where(held, c.unaligned * loaded * machine.unit_hz, np.inf)
+    return np.asarray((rate**-4.0 + most**-4.0) ** -0.25)

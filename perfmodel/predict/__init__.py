@@ -1,1 +1,0 @@
-"""Operations, a machine, layouts and coefficients become a step time and a curve."""

@@ -1,0 +1,1 @@
+"""Results: one typed form for every answer."""

@@ -1,0 +1,1 @@
+"""The step of a training job, its layouts and its curve."""

@@ -1,0 +1,378 @@
+"""T(K): the step model over a range of K, with bands, parts, memory and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from perfmodel.beliefs.bands import computing_share
+from perfmodel.beliefs.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
+from perfmodel.beliefs.features import discrepancy, retuned
+from perfmodel.beliefs.population import Belief, Beliefs, Calibration
+from perfmodel.physics.coefficients import NAMES, Coefficients, from_logs, log_slopes, nudged
+from perfmodel.physics.jitter import equivalent_spread
+from perfmodel.physics.layouts import (
+    SHARDED,
+    SHARDING_CODES,
+    Layouts,
+    Sharding,
+    recompute_share,
+    recompute_shown,
+)
+from perfmodel.physics.memory import Memory, memory
+from perfmodel.specs.layout import Layout
+from perfmodel.training.declared import informed, usable_shardings
+from perfmodel.training.search import Search, search
+from perfmodel.training.setup import Setup
+from perfmodel.training.space import REASONS, Refusal, Space, default_space, narrowed
+from perfmodel.training.step import Step, step
+from perfmodel.units import format_quantity
+
+Array = NDArray[np.float64]
+
+LARGEST_K = 4096  # as far as a reason looks for the K that fits
+
+
+@dataclass(frozen=True)
+class Curve:
+    """T(K) and everything it was made of; arrays are aligned with `k`, NaN where infeasible."""
+
+    setup: Setup
+    k: Array
+    at: Layouts
+    names: tuple[dict[str, Any], ...]  # the layout of each K, for people
+    step: Step
+    time_s: Array
+    low_s: Array
+    high_s: Array
+    spread: Array  # log standard deviation of T(K)
+    parts: dict[str, Array]
+    hidden_s: Array
+    memory: Memory
+    feasible: NDArray[np.bool_]
+    refusals: NDArray[np.int64]  # a Refusal at each K
+    reasons: tuple[str | None, ...]
+    draws_s: Array  # (draws, K), coherent over K
+    belief: Belief
+    logs: Array  # log coefficients used
+    jacobian: Array  # d ln T / d ln c, (n_coefficients, K)
+    mended: dict[str, Array] = field(default_factory=dict)  # T(K) after a remedy, by part, once asked for
+
+
+def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
+    """The belief for this job and the log coefficients at its centre, a calibration included."""
+    belief = beliefs.belief(setup.features())
+    if beliefs.calibration is None:  # which has the hardware's own efficiencies among its measurements
+        belief = informed(belief, beliefs.scatter[: len(NAMES)], setup.measured)
+    logs = _population_logs(setup, belief)
+    if beliefs.calibration is not None:
+        moved = logs + beliefs.calibration.mean[: len(NAMES)]
+        logs = np.where(_declared(setup), logs, moved)
+    return belief, logs
+
+
+def _population_logs(setup: Setup, belief: Belief) -> Array:
+    """The population's log coefficients, with what the job declares in their place."""
+    jitter = np.log(max(setup.jitter, 1e-12)) if setup.jitter is not None else 0.0
+    return np.where(_declared(setup), jitter, belief.median)
+
+
+def _declared(setup: Setup) -> NDArray[np.bool_]:
+    """Coefficients that the job declares itself: its jitter."""
+    return np.array([name == "jitter" and setup.jitter is not None for name in NAMES])
+
+
+# Zero-bubble schedules split the backward pass and leave a third of the bubble (Qi et al. 2023, arXiv:2401.10241).
+ZERO_BUBBLE = 1.0 / 3.0
+
+
+def coefficients(setup: Setup, logs: Array, k: Array | None = None) -> Coefficients:
+    """Coefficients from their logs with what the job declares: the pipeline schedule and, given `k`, the jitter's family.
+
+    `logs` has the coefficients on its first axis; further axes broadcast against `k`.
+    """
+    found = from_logs(logs)
+    if setup.layout is not None and setup.layout.schedule == "zero-bubble":
+        found = replace(found, bubble=found.bubble * ZERO_BUBBLE)
+    if k is not None and setup.jitter and setup.jitter_family != "lognormal":
+        ratio = equivalent_spread(k, setup.jitter_family, setup.jitter) / setup.jitter
+        found = replace(found, jitter=found.jitter * ratio)
+    return found
+
+
+def choose(setup: Setup, logs: Array, among: Search | None = None) -> tuple[Layouts, NDArray[np.int64]]:
+    """Best feasible layout at each K and its refusal, `among` those of a search (by default: the set-up's own)."""
+    found = among or search(setup)
+    return found.best(_seconds(setup, logs, found))
+
+
+def _seconds(setup: Setup, logs: Array, found: Search) -> Array:
+    """Step time of every allowed layout of a search."""
+    with np.errstate(all="ignore"):
+        made = step(setup.operations, setup.machine, found.allowed, coefficients(setup, logs[:, None]))
+        return np.broadcast_to(made.time_s, found.k_index.shape)
+
+
+def curve(
+    setup: Setup, beliefs: Beliefs, *, draws: int = 200, seed: int = 0, among: Search | None = None
+) -> Curve:
+    """Predict T(K) at every K of the set-up; `among` is its search, where one was made before."""
+    ops, mach = setup.operations, setup.machine
+    belief, logs = centre(setup, beliefs)
+    beliefs = _without_foreign_times(setup, beliefs, belief)
+    at, refusal = choose(setup, logs, among)
+    held = memory(ops, mach, at, schedule=setup.schedule)
+    feasible = refusal == Refusal.NONE
+    gap = np.where(feasible, 1.0, np.nan)
+    slopes = discrepancy(ops, at)
+    covariance = effect_covariance(beliefs, belief)
+    # Step times move a job along the slopes at the population's centre (see calibrate/posterior.py), or at the anchor
+    # to which sweeps and traces have moved it.
+    known = beliefs.calibration
+    timed = known is not None and known.k.size > 0
+    base = logs
+    if known is not None and timed:
+        declared = _population_logs(setup, belief)
+        base = np.where(_declared(setup), declared, declared + known.anchor)
+    population, jacobian = _slopes(setup, at, base)
+    found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
+    effects = np.concatenate([jacobian, slopes])
+    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects)
+    computing = computing_share(effects)
+    scale = np.ones_like(setup.k)
+    if known is not None and timed:
+        beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
+        model = np.log(population.time_s) + beyond @ effects
+        joined = _joined(setup, beliefs, known, model, np.sqrt(variance + beliefs.noise**2))
+        spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing)
+        scale = np.exp(joined.value) / found.time_s
+    else:
+        spread = _unmeasured(setup, beliefs, belief, effects, variance, computing)
+        if known is not None:
+            scale = np.exp(np.tensordot(known.mean[len(NAMES) :], slopes, axes=1))
+    time = found.time_s * scale * gap
+    parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
+    mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
+    half = beliefs.factor(mode, setup.workload.kind) * spread
+    rng = np.random.default_rng(seed)
+    sample = (
+        rng.multivariate_normal(np.zeros(covariance.shape[0]), covariance, size=draws, method="cholesky")
+        if draws
+        else np.zeros((0, covariance.shape[0]))
+    )
+    drawn = time * np.exp(sample @ effects)
+    return Curve(
+        setup=setup,
+        k=setup.k,
+        at=at,
+        names=tuple(describe(at, i) for i in range(setup.k.size)),
+        step=found,
+        time_s=time,
+        low_s=time * np.exp(-half),
+        high_s=time * np.exp(half),
+        spread=spread,
+        parts=parts,
+        hidden_s=found.hidden_s * scale * gap,
+        memory=held,
+        feasible=feasible,
+        refusals=refusal,
+        reasons=tuple(_reason(setup, logs, held, refusal, i) for i in range(setup.k.size)),
+        draws_s=drawn,
+        belief=belief,
+        logs=logs,
+        jacobian=jacobian,
+    )
+
+
+def _without_foreign_times(setup: Setup, beliefs: Beliefs, belief: Belief) -> Beliefs:
+    """The beliefs as they serve this job where their step times are of another one.
+
+    Those times have moved the coefficients. They are no points of this job's curve, what they left unexplained was that
+    job's own, and they narrow no band here.
+    """
+    known, there = beliefs.calibration, beliefs.meta.get("calibrated_on")
+    if known is None or not known.k.size or not isinstance(there, Mapping):
+        return beliefs
+    if not setup.differs(there):
+        return beliefs
+    none = np.zeros(0)
+    mean = np.where(np.arange(known.mean.size) < len(NAMES), known.mean, 0.0)
+    prior = effect_covariance(replace(beliefs, calibration=None), belief)
+    return beliefs.calibrated(
+        replace(known, mean=mean, covariance=prior, mode="datasheet", k=none, tau=none, batch=none)
+    )
+
+
+def _unmeasured(
+    setup: Setup, beliefs: Beliefs, belief: Belief, effects: Array, variance: Array, computing: Array
+) -> Array:
+    """The spread without step times; sweeps and traces, which `variance` knows, narrow it as they narrow the beliefs."""
+    left_open = np.zeros_like(beliefs.scatter)
+    left_open[: len(NAMES)] = np.square(belief.spread)
+    signs = population_signs(effects, beliefs.scatter, left_open)
+    spread = beliefs.band_spread("datasheet", setup.features(), signs, computing)
+    if beliefs.calibration is None:
+        return spread
+    before = np.square(effects).T @ (beliefs.scatter + left_open)
+    return np.asarray(spread * np.sqrt(np.minimum(variance / np.maximum(before, 1e-300), 1.0)))
+
+
+def _joined(setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, spread: Array) -> Joined:
+    """The calibrated log time with the laws through the measured points joined in."""
+    work = setup.global_batch * float(setup.operations.tokens)
+    batch, seen = setup.global_batch / setup.k, known.batch
+    if not seen.size:  # nobody noted it: taken to stay
+        batch, seen = np.ones_like(batch), np.ones_like(known.k)
+    bus, tuned = float(setup.machine.shared_bus), retuned(setup.features())
+    asked = Asked(setup.k, batch, float(setup.machine.node), bus, tuned)
+    laws = laws_at(Seen(known.k, known.tau, seen), asked, LawTrust.read(beliefs.meta))
+    law = laws.log_tau + np.log(work / setup.k)
+    return join(model, spread, law, laws)
+
+
+def effect_covariance(beliefs: Beliefs, belief: Belief) -> Array:
+    """Covariance of a job's effects: posterior when calibrated, else what the population leaves open."""
+    if beliefs.calibration is not None:
+        covariance = beliefs.calibration.covariance
+    else:
+        variance = beliefs.scatter.copy()
+        variance[: len(NAMES)] += np.square(belief.spread)
+        covariance = np.diag(variance)
+    return np.asarray(covariance + 1e-12 * np.eye(covariance.shape[0]))
+
+
+def sensitivities(setup: Setup, at: Layouts, logs: Array) -> Array:
+    """d ln T / d ln c for each coefficient, shape (n_coefficients, K)."""
+    return _slopes(setup, at, logs)[1]
+
+
+def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
+    """The step at `logs`, and d ln T / d ln c there: all of it in one call of the step model."""
+    found = step(setup.operations, setup.machine, at, coefficients(setup, nudged(logs[:, None]), setup.k))
+    shape = (len(NAMES) + 1, setup.k.size)
+    parts = {name: np.broadcast_to(part, shape)[-1].copy() for name, part in found.parts.items()}
+    centre = Step(parts, np.broadcast_to(found.hidden_s, shape)[-1].copy())
+    return centre, log_slopes(np.log(found.time_s))
+
+
+def describe(at: Layouts, index: int) -> dict[str, Any]:
+    """One layout in words, for the `layout` list of a result."""
+
+    def number(name: str) -> float:
+        value = np.asarray(getattr(at, name))
+        return float(value[index] if value.ndim else value)
+
+    degrees = {name: number(name) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
+    # A measured run may not say how many virtual stages it had.
+    shown: dict[str, Any] = {name: None if np.isnan(value) else int(value) for name, value in degrees.items()}
+    micro = number("micro_batch")
+    shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
+    shown["accumulation"] = int(number("accumulation"))
+    sharding = Sharding(int(number("sharding")))
+    shown["sharding"] = sharding.name.lower()
+    if sharding in SHARDED and number("shard_group") < number("dp") * number("cp"):
+        shown["shard_group"] = int(number("shard_group"))
+    shown["recompute"] = recompute_shown(number("recompute"), number("selective"))
+    return shown
+
+
+def _reason(setup: Setup, logs: Array, held: Memory, refusals: NDArray[np.int64], index: int) -> str | None:
+    refusal = Refusal(int(refusals[index]))
+    if refusal == Refusal.NONE:
+        return None
+    if refusal == Refusal.MEMORY:
+        parts = {name: float(np.broadcast_to(v, setup.k.shape)[index]) for name, v in held.parts.items()}
+        largest = max(parts, key=lambda name: parts[name])
+        total, room = sum(parts.values()), float(setup.machine.memory_bytes)
+        need = (
+            f"needs {format_quantity(total, 'B')} of {format_quantity(room, 'B')} a device; most of it {largest} "
+            f"({format_quantity(parts[largest], 'B')})"
+        )
+        return f"{need}: {_fix(setup, logs, refusals, index)}"
+    if refusal == Refusal.NODES:
+        return f"the cluster has {setup.cluster.max_accelerators} accelerators"
+    return REASONS[refusal]
+
+
+def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> str:
+    """The nearest change that fits: of the given layout at this K, else more accelerators, else another device."""
+    here = replace(setup, k=setup.k[index : index + 1], global_batch=setup.global_batch[index : index + 1])
+    if setup.layout is not None:
+        change = _nearest_layout(here, setup.layout, logs)
+        if change:
+            return f"{change} would fit"
+    larger = np.flatnonzero((refusals == Refusal.NONE) & (setup.k > setup.k[index]))
+    if larger.size:
+        return f"K = {int(setup.k[larger[0]])} fits"
+    grows = setup.batch_grows or bool(np.ptp(setup.global_batch) > 0)
+    enough = _enough(here, grows=grows)
+    if enough is not None:
+        return f"K = {int(enough)} fits"
+    if setup.layout is not None:
+        free = replace(here, layout=None)
+        if search(free).count:
+            return "another layout fits"
+        enough = _enough(free, grows=grows)
+        if enough is not None:
+            return f"K = {int(enough)} fits with another layout"
+    return "no layout that was tried fits; use a shorter sequence or a device with more memory"
+
+
+def _enough(here: Setup, *, grows: bool) -> float | None:
+    """The smallest of 2K, 4K ... that fits as the set-up is laid out; `grows` where the batch does, with K."""
+    limit = here.cluster.max_accelerators or LARGEST_K
+    k = here.k * 2.0
+    while k[0] <= limit:
+        batch = here.global_batch * (k / here.k if grows else 1.0)
+        if search(replace(here, k=k, global_batch=batch)).count:
+            return float(k[0])
+        k = k * 2.0
+    return None
+
+
+def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
+    """The fewest changes of a given layout that fit at one K, the fastest of them, in words; None when nothing fits.
+
+    What the words cannot name stays as given: replicas, accumulation, shard group, sequence parallelism, schedule.
+    """
+    usual = default_space(here.workload, here.machine, here.seq_len, int(here.k[0]))
+    usual = replace(usual, sharding=usable_shardings(usual.sharding, here.declared))
+    asked = narrowed(usual, given, here.default_sharding)
+    wide = Space(
+        **{
+            f.name: tuple(dict.fromkeys(getattr(asked, f.name) + getattr(usual, f.name)))
+            for f in fields(Space)
+        }
+    )
+    found = search(here, wide)
+    if not found.count:
+        return None
+    allowed, seconds = found.allowed, _seconds(here, logs, found)
+    degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
+    degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
+    degrees["recompute"] = recompute_share(given.recompute)
+    if given.micro_batch:
+        degrees["micro_batch"] = float(given.micro_batch)
+    differs = np.array([np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()])
+    for best in np.lexsort((seconds, differs.sum(axis=0))):
+        words = describe(allowed, int(best))
+        changed = {
+            name: words[name] for name, is_other in zip(degrees, differs[:, best], strict=True) if is_other
+        }
+        if _can_be_stated(given, changed):
+            return ", ".join(f"{name}={value}" for name, value in changed.items())
+    return None
+
+
+def _can_be_stated(given: Layout, changed: dict[str, Any]) -> bool:
+    """Whether the changes go with what else the layout says: a job with both must be read without complaint."""
+    try:
+        Layout.model_validate(given.model_dump(exclude_unset=True) | changed)
+    except ValidationError:
+        return False
+    return True

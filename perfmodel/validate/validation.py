@@ -1,0 +1,348 @@
+"""`perfmodel validate`: predictions against measured runs, by mode, with one-line laws beside them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.beliefs.population import Beliefs, shipped_beliefs
+from perfmodel.calibrate.observations import Observations
+from perfmodel.results.envelope import Result, fingerprint
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.job import Framework
+from perfmodel.units import counted
+from perfmodel.validate import baselines
+from perfmodel.validate.consistency import measured_again
+from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
+from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
+from perfmodel.validate.folds import shipped_folds
+from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.misses import worst
+from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
+from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
+from perfmodel.validate.scores import errors, summary
+from perfmodel.validate.seen import families_of_the_fit
+from perfmodel.validate.tables import Row
+
+SHIPPED = "shipped"
+SCORED_GRADES = "AB"  # a blank one is scored too
+
+
+def shipped_corpus() -> Path:
+    """The measured corpus of a checkout, or the copy inside an installed wheel."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "_measured"
+    return inside if inside.is_dir() else package.parent / "validation" / "measured"
+
+
+def validate(
+    folder: Path | None = None,
+    *,
+    scheme: str = "group",
+    modes: Sequence[str] = MODES,
+    catalog: Catalog | None = None,
+    seed: int = 0,
+    refit: bool = False,
+) -> Result:
+    """Score every family of `folder` (the shipped corpus when None).
+
+    On the shipped corpus each family is predicted with beliefs fitted without its fold (`scheme` says by what the
+    folds are cut; `refit` fits them again instead of reading the shipped ones); on another folder the shipped beliefs
+    are used as they are.
+    """
+    is_shipped = folder is None
+    corpus = read_corpus(folder or shipped_corpus())
+    catalog = catalog or Catalog.default()
+    resolved = resolve(corpus, catalog, SCORED_GRADES)
+    sweeps, strange_sweeps = known_sweeps(corpus, catalog)
+    data = resolved.observations
+    beliefs_for, fold_of = (
+        _held_out(resolved, scheme, refit) if is_shipped else (_always(shipped_beliefs()), None)
+    )
+    ids = measured_families(data)
+    result: dict[str, Any] = {"modes": {}, "families": []}
+    for mode in modes:
+        scored = score_mode(data, mode, ids, beliefs_for)
+        result["modes"][mode] = mode_figures(resolved, scored, fold_of)
+        result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
+        result["families"] += family_rows(resolved, scored)
+    result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
+    result["corrected"] = [
+        {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
+    ]
+    result["unresolved"] = [
+        {"family": row.text["family"], "reason": reason, "place": row.place}
+        for row, reason in resolved.unresolved
+    ] + [{"sweep": row.text["sweep"], "reason": reason, "place": row.place} for row, reason in strange_sweeps]
+    result["contradicted"] = [
+        {"point": row.place, "family": row.text["family"], "reason": how}
+        for row, how in resolved.contradicted
+    ]
+    scored_families = {row["family"] for row in result["families"]}
+    result["notes"] = [
+        *([] if is_shipped else _flattered(resolved)),
+        *_left_out(corpus),
+        *measured_again(resolved.points),
+        *_ratios(resolved.batchless, scored_families),
+        *_unknown_words(corpus),
+        *_no_source(corpus),
+    ]
+    result["scheme"] = (
+        f"every family predicted without its {scheme}"
+        if is_shipped
+        else "with the shipped beliefs as they are"
+    )
+    inputs = {
+        "data": SHIPPED if is_shipped else str(folder),
+        "scheme": scheme if is_shipped else None,
+        "files": _tables_read(folder or shipped_corpus()),
+    }
+    return Result("validation", inputs, result, seed)
+
+
+def _tables_read(folder: Path) -> dict[str, dict[str, str]]:
+    """Fingerprints of the tables that were read; whatever else lies in the folder is none of them."""
+    return {path.stem: fingerprint(path) for name in TABLES if (path := folder / name).is_file()}
+
+
+def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
+    """Reasons, in words, where neither a run nor a collective was scored; none where something was."""
+    modes = result["modes"]
+    if result["collectives"]["points"] or any(mode["points"] for mode in modes.values()):
+        return []
+    first = {one["reason"]: one["place"] for one in reversed(result["unresolved"])}
+    counts = _count(one["reason"] for one in result["unresolved"])
+    of_sweeps = {one["reason"] for one in result["unresolved"] if "sweep" in one}
+    reasons = [
+        f"{first[reason]}: {counted(count, 'sweep', 'sweeps') if reason in of_sweeps else _families(count)}: {reason}"
+        for reason, count in counts.items()
+    ]
+    reasons += [f"{one['point']}: {one['reason']}" for one in result["contradicted"]]
+    for name, mode in modes.items():
+        reasons += [f"mode {name}: {_families(count)}: {reason}" for reason, count in mode["skipped"].items()]
+    return [*reasons, *result["notes"]] or ["families.csv has no families"]
+
+
+def _families(count: int) -> str:
+    return counted(count, "family", "families")
+
+
+def _left_out(corpus: Corpus) -> list[str]:
+    """Points that their grade keeps from the figures, in words."""
+    grades = _count(
+        row.text["grade"] for row in corpus.points if row.text["grade"] not in ("", *SCORED_GRADES)
+    )
+    return [
+        f"{counted(count, 'point', 'points')} not scored: grade {grade}"
+        for grade, count in sorted(grades.items())
+    ]
+
+
+@cache
+def _fitted_on() -> Corpus:
+    return read_corpus(shipped_corpus())
+
+
+def _flattered(resolved: Resolved) -> list[str]:
+    """How many of another folder's families the shipped beliefs were fitted on, in words."""
+    families = {row.text["family"]: row for row in resolved.families}
+    seen = families_of_the_fit(families, resolved.points, _fitted_on())
+    were = "were" if len(seen) > 1 else "was"
+    told = f"{len(seen)} of {_families(len(families))} {were} in the fit of the beliefs: such errors flatter"
+    return [told] if seen else []
+
+
+def _ratios(batchless: Mapping[str, str], scored: Container[str]) -> list[str]:
+    """What became of points without the batch that others of their family state, in words."""
+    too_few = "not scored: their ratios need three values of K, or points within one node and beyond"
+    return [
+        f'{words}: ratios only, as "{name}"' if name in scored else f"{words}: {too_few}"
+        for name, words in batchless.items()
+    ]
+
+
+def _unknown_words(corpus: Corpus) -> list[str]:
+    """Families whose framework or regime says nothing to the model, in words."""
+    measured = {value for _, level, value in shipped_beliefs().values if level == "framework"}
+    strange = _count(
+        _framework_words(row.text["framework_class"])
+        for row in corpus.families.values()
+        if row.text["framework_class"] not in (*measured, "")
+    ) | _count(
+        f'unknown regime "{row.text["regime"]}": taken as neither strong, weak nor tuned'
+        for row in corpus.families.values()
+        if row.text["regime"] not in ("strong", "weak", "tuned", "")
+    )
+    return [f"{_families(count)} of {words}" for words, count in sorted(strange.items())]
+
+
+def _no_source(corpus: Corpus) -> list[str]:
+    """Families whose source nobody described, in words."""
+    first = {row.text["source"]: row.place for row in reversed(corpus.unsourced)}
+    counts = _count(row.text["source"] for row in corpus.unsourced)
+    return [
+        f'{first[source]}: {_families(count)} of source "{source}", which sources.csv lacks'
+        for source, count in counts.items()
+    ]
+
+
+def _framework_words(name: str) -> str:
+    shared = "predicted by what all frameworks share"
+    if name in get_args(Framework):
+        return f'framework_class "{name}", of which no run was measured: {shared}'
+    return f'unknown framework_class "{name}": {shared}'
+
+
+def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
+    return lambda family: beliefs
+
+
+def _held_out(
+    resolved: Resolved, scheme: str, refit: bool
+) -> tuple[Callable[[int], Beliefs], dict[int, int]]:
+    """Beliefs without the fold of each family, and that fold."""
+    folds, beliefs = shipped_folds(), shipped_beliefs()
+    if refit:
+        schemes = ("group",) if scheme == "group" else ("group", scheme)
+        fitted = fit_everything(
+            resolved, spreads=beliefs.level_spreads, schemes=schemes, workers=os.cpu_count() or 1
+        )
+        folds, beliefs = fitted.folds, fitted.beliefs
+    fold_of = fold_of_families(resolved, folds, scheme)
+    return held_out(resolved, folds, beliefs, scheme), dict(enumerate(fold_of.tolist()))
+
+
+def mode_figures(
+    resolved: Resolved, scored: Scored, fold_of: Mapping[int, int] | None = None
+) -> dict[str, Any]:
+    """All figures of one mode, overall and by kind, accelerator, source and node crossing.
+
+    With `fold_of`, the odds at which knees are declared are chosen for each fold on the others, else as shipped.
+    """
+    data = resolved.observations
+    error = scored.error(data)
+    family = data.family[scored.rows]
+    figures = summary(error, scored.half, family)
+    if scored.mode != "datasheet" and error.size:
+        families = bends(data, scored)
+        shipped = dict.fromkeys((one.family for one in families), shipped_beliefs().knee_odds(scored.mode))
+        knees = score_knees(families, shipped if fold_of is None else crossfit_odds(families, fold_of))
+        figures["knee_within_factor_2"] = knees.as_dict()["within_factor_2"]
+        figures["knee"] = knees.as_dict()
+    else:
+        figures["knee_within_factor_2"] = None
+    figures["skipped"] = _count(scored.skipped.values())
+    figures["skipped_families"] = {
+        reason: [name for name, why in scored.skipped.items() if why == reason]
+        for reason in figures["skipped"]
+    }
+    figures["normalised_points"] = int(data.normalised[scored.rows].sum())
+    figures["by"] = {
+        name: {
+            value: summary(error[keys == value], scored.half[keys == value], family[keys == value])
+            for value in sorted(set(keys.tolist()))
+        }
+        for name, keys in _keys(resolved, scored).items()
+    }
+    figures["baselines"] = law_figures(data, scored)
+    crossing = crosses(data, scored)
+    if scored.mode != "datasheet" and crossing.any():
+        figures["baselines_crossing"] = law_figures(data, scored, crossing)
+    return figures
+
+
+def _count(reasons: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(reasons))
+
+
+def crosses(data: Observations, scored: Scored) -> NDArray[np.bool_]:
+    """Rows beyond one node whose calibration was within one."""
+    inside = {
+        family: bool(rows.size and (data.at.k[rows] <= data.machine.node[rows]).all())
+        for family, rows in scored.calibration.items()
+    }
+    beyond = data.at.k[scored.rows] > data.machine.node[scored.rows]
+    return np.asarray(beyond & np.array([inside[int(f)] for f in data.family[scored.rows]], dtype=bool))
+
+
+def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
+    data = resolved.observations
+    family = data.family[scored.rows]
+    kind = np.array(data.kinds)[family]
+    accelerator = np.array([row.text["accelerator"] for row in resolved.families])[family]
+    source = np.array([row.text["source"] for row in resolved.families])[family]
+    keys = {"kind": kind, "accelerator": accelerator, "source": source}
+    if scored.mode != "datasheet":  # no calibration from which a point could cross
+        keys["crossing"] = np.where(crosses(data, scored), "crosses the node", "crosses none anew")
+    return keys
+
+
+def law_figures(
+    data: Observations, scored: Scored, only: NDArray[np.bool_] | None = None
+) -> dict[str, dict[str, float]]:
+    """Errors of the one-line laws on the same points."""
+    if scored.mode == "datasheet" or not scored.rows.size:
+        return {}
+    chosen = np.ones(scored.rows.size, dtype=bool) if only is None else only
+    family = data.family[scored.rows]
+    log_errors = {name: np.zeros(scored.rows.size) for name in baselines.NAMES}
+    for index, calibration in scored.calibration.items():
+        inside = family == index
+        rows = scored.rows[inside]
+        tau = accelerator_time(data, calibration, data.target[calibration])
+        truth = accelerator_time(data, rows, data.target[rows])
+        for name in baselines.NAMES:
+            found = baselines.predict(name, data.at.k[calibration], tau, data.at.k[rows])
+            log_errors[name][inside] = np.log(found / truth)
+    figures = {name: errors(values[chosen], family[chosen]) for name, values in log_errors.items()}
+    return {
+        name: {key: row[key] for key in ("median_ape", "mean_ape", "p90_ape")}
+        for name, row in figures.items()
+    }
+
+
+def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
+    """Every prediction, family by family."""
+    data = resolved.observations
+    owner = data.family[scored.rows]
+    order = np.argsort(owner, kind="stable")
+    scale = np.where(
+        data.normalised[scored.rows], data.at.k[scored.rows] / data.at.global_batch[scored.rows], 1.0
+    )
+    found: dict[int, list[dict[str, float]]] = {}
+    for i in order:
+        row = scored.rows[i]
+        found.setdefault(int(owner[i]), []).append(
+            {
+                "k": int(data.at.k[row]),
+                "measured_s": _digits(np.exp(data.target[row]) * scale[i]),
+                "predicted_s": _digits(np.exp(scored.predicted[i]) * scale[i]),
+                "low_s": _digits(np.exp(scored.predicted[i] - scored.half[i]) * scale[i]),
+                "high_s": _digits(np.exp(scored.predicted[i] + scored.half[i]) * scale[i]),
+            }
+        )
+    return [
+        {"family": data.names[f], "mode": scored.mode, "kind": data.kinds[f], "points": points}
+        for f, points in found.items()
+    ]
+
+
+def _digits(seconds: float) -> float:
+    """Five digits: more than a timing has."""
+    return float(f"{seconds:.5g}")
+
+
+def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, Any]:
+    """Errors of the collective timings, or zero points where there are none."""
+    if not sweeps:
+        return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}
+    from perfmodel.validate.collectives import validate_collectives
+
+    return validate_collectives([row.text for row in sweeps], catalog, is_shipped=is_shipped)
