@@ -13,6 +13,7 @@ from perfmodel.specs.loader import Tree
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
+from perfmodel.specs.stack import CLASS_OF, GradientType, unmodelled
 from perfmodel.specs.workload import TRANSFORMER_KINDS
 from perfmodel.units import counted
 
@@ -51,6 +52,7 @@ class Finisher:
         precision = self._precision()
         global_batch, per_accelerator = self._batch(regime, seq_len)
         framework = spec.framework or self._framework()
+        gradient_dtype = self._stack()
         if self.problems:
             raise SpecError(self.problems)
         job = Job(
@@ -72,7 +74,7 @@ class Finisher:
             reliability=spec.reliability,
             framework=framework,
             framework_given=spec.framework is not None,
-            gradient_dtype=spec.gradient_dtype,
+            gradient_dtype=gradient_dtype,
             compression=spec.compression,
             sync_every=spec.sync_every,
             bucket=spec.bucket,
@@ -81,18 +83,56 @@ class Finisher:
             input=spec.input,
             length_spread=spec.length_spread,
             slow_devices=spec.slow_devices,
+            stack=spec.stack,
             notes=tuple(self.notes),
         )
         job._tree = self.tree
         return job
 
     def _framework(self) -> Framework:
-        """The class of software that such workloads are mostly run on."""
+        """The class of software of the stack that was named, else the one such workloads are mostly run on."""
+        stack = self.spec.stack
+        if stack is not None and stack.framework is not None:
+            return CLASS_OF[stack.framework][bool(stack.compiled)]
         usual: Framework = (
             "megatron_core" if self.spec.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
         )
         self.notes.append(f"framework {usual} is a default: nobody gave one, and others may be far slower")
         return usual
+
+    def _stack(self) -> GradientType | None:
+        """Check what the stack says twice, note what nothing models; the type in which gradients are exchanged."""
+        stack, given = self.spec.stack, self.spec.gradient_dtype
+        if stack is None:
+            return given
+        if stack.gradient_dtype and given and stack.gradient_dtype != given:
+            self._refuse(
+                "stack.gradient_dtype",
+                f"stack says {stack.gradient_dtype}, the job's gradient_dtype {given}",
+                "keep one of them",
+            )
+        if (stack.fp8_recipe is not None) and self.spec.precision in ("fp32", "fp16"):
+            self._refuse(
+                "stack.fp8_recipe",
+                f"fp8_recipe {stack.fp8_recipe} scales products in 8 bits, and precision is {self.spec.precision}",
+                "write precision: fp8, or leave fp8_recipe out",
+            )
+        for name in unmodelled(stack):
+            self.notes.append(f"stack.{name} is stated, not modelled yet")
+        return given or stack.gradient_dtype
+
+    def _scheduled(self, layout: Layout) -> Layout:
+        """The layout with the order of micro-batches that the stack states."""
+        said = self.spec.stack.schedule if self.spec.stack is not None else None
+        if said is None or said == "dualpipe":  # that one is noted: no input of the step model is like it
+            return layout
+        if layout.schedule is not None and layout.schedule != said:
+            self._refuse("stack.schedule", f"stack says {said}, the layout's schedule {layout.schedule}",
+                         "keep one of them")  # fmt: skip
+            return layout
+        if said in ("gpipe", "1f1b") and layout.vpp > 1:
+            self._refuse("stack.schedule", f"schedule {said} does not interleave, yet vpp is {layout.vpp}")
+        return layout.model_copy(update={"schedule": said})
 
     def _sharded_in_a_node(self, layout: Layout, shared: Sequence[int]) -> Layout:
         """`hsdp` of which nobody gave the group: the ranks of a node, where they divide those that share weights."""
@@ -205,7 +245,10 @@ class Finisher:
     def _layout(self, k: tuple[int, ...]) -> Layout | Literal["auto"]:
         layout, workload = self.spec.layout, self.spec.workload
         if layout is None:
+            if self.spec.stack is not None and self.spec.stack.schedule is not None:
+                self.notes.append("stack.schedule is left out: with layout auto the search picks the order")
             return "auto"
+        layout = self._scheduled(layout)
         for key, of, total in (("tp", "heads", workload.heads), ("ep", "experts", workload.experts)):
             degree = getattr(layout, key)
             if total and degree > 1 and total % degree:

@@ -22,27 +22,12 @@ from perfmodel.specs.fields import (
 from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.precisions import Precision
+from perfmodel.specs.stack import FrameworkClass, GradientType, Stack
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]
-GradientType = Literal["fp32", "bf16", "fp16", "fp8", "int8"]
 BucketSize = Annotated[float, Quantity("B", least="1 kB", most="1 TB")]
-Framework = Literal[
-    "pytorch_eager",
-    "megatron_eager",
-    "megatron_core",
-    "fsdp_eager",
-    "fsdp_compiled",
-    "xla",
-    "tensorflow",
-    "mxnet",
-    "oneflow",
-    "paddle",
-    "hugectr",
-    "mindspore",
-    "other",
-    "unknown",
-]
+Framework = FrameworkClass
 
 
 class Jitter(SpecModel):
@@ -158,6 +143,7 @@ class JobFile(SpecModel):
         None, description="Standard deviation over the mean of a sample's work: variable lengths."
     )
     slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
+    stack: Stack | None = Field(None, description="Declared facts of the software stack.")
 
 
 class Job(FileModel):
@@ -190,6 +176,7 @@ class Job(FileModel):
     input: InputRates | None = None
     length_spread: float | None = None
     slow_devices: SlowDevices | None = None
+    stack: Stack | None = None
     notes: tuple[str, ...]
 
     @property

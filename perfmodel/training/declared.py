@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Belief
 from perfmodel.physics.coefficients import NAMES
-from perfmodel.physics.layouts import DECLARED, usual_bucket_bytes, usual_gradient_bytes
+from perfmodel.physics.layouts import DECLARED, ONE_BUCKET, usual_bucket_bytes, usual_gradient_bytes
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import shipped_folder
@@ -38,15 +38,19 @@ LINK_SPREAD: Final = 0.12
 
 def declared(job: Job) -> dict[str, float]:
     """The values of `layouts.DECLARED` that a job or its framework sets, where they are not the usual ones."""
+    # An exchange that does not overlap is one call after the last backward pass.
+    exchanged_last = job.stack is not None and job.stack.overlap_gradients is False
     found: dict[str, float | None] = {
         "gradient_bytes": GRADIENT_BYTES[job.gradient_dtype]
         if job.gradient_dtype
         else usual_gradient_bytes(job.framework, job.precision),
         "sync_every": job.sync_every,
-        "bucket_bytes": job.bucket or usual_bucket_bytes(job.framework),
+        "bucket_bytes": ONE_BUCKET if exchanged_last else job.bucket or usual_bucket_bytes(job.framework),
         "first_bucket_bytes": job.first_bucket,
         "length_spread": job.length_spread,
     }
+    if job.stack is not None and job.stack.overlap_tensor is False:
+        found["tp_hidden"] = 0.0
     if job.compression is not None:
         found |= {"compression": job.compression.ratio, "compression_s": job.compression.cost}
     if job.stalls:
