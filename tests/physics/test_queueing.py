@@ -1,0 +1,96 @@
+"""The queue approximation against exact queues and against the discrete-event simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import serving_cases
+import serving_des as des
+
+from perfmodel.physics import queueing
+
+
+def steps(n: np.ndarray, p: np.ndarray) -> np.ndarray:
+    return 0.010 + 1e-4 * n + 4e-5 * p
+
+
+def test_erlang_c_is_the_sum_of_its_series() -> None:
+    servers, offered = 7, 5.3
+    terms = np.cumprod([1.0] + [offered / k for k in range(1, servers + 1)])
+    last = terms[-1] * servers / (servers - offered)
+    assert queueing.erlang_c(servers, offered) == pytest.approx(last / (terms[:-1].sum() + last))
+
+
+def test_a_queue_with_one_server_and_constant_service_waits_half_as_long() -> None:
+    rate = np.linspace(0.1, 0.9, 9)
+    random = queueing.wait_mean_s(rate, 1.0)
+    assert queueing.wait_mean_s(rate, 1.0, service_cv=0.0) == pytest.approx(0.5 * random)
+    assert random == pytest.approx(rate / (1.0 - rate))
+
+
+def test_one_slot_without_prefill_is_an_m_g_1_queue() -> None:
+    # One sequence at once, no time for prompts: the wait is Pollaczek and Khinchine's.
+    def constant(n: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return 0.01 + 0.0 * (n + p)
+
+    traffic = queueing.Traffic(1, 100, 0.0, 1.0)
+    found = queueing.latency(constant, 0.5, traffic, slots=1, chunk_tokens=10_000)
+    assert float(found.wait_s) == pytest.approx(0.5 * 1.0 / 0.5, rel=0.03)
+
+
+def test_without_load_a_request_meets_an_empty_replica() -> None:
+    found = queueing.latency(steps, 1e-6, queueing.Traffic(1000, 100), slots=64, chunk_tokens=4096)
+    assert float(found.tpot_mean_s) == pytest.approx(0.0101, rel=1e-3)
+    assert float(found.wait_s) == 0.0
+    assert 0.05 <= float(found.ttft_mean_s) <= 0.06
+
+
+def test_latency_and_its_tail_grow_with_load_until_the_saturation_rate() -> None:
+    traffic = queueing.Traffic(800, 200, 0.5, 0.5)
+    limit = queueing.saturation_rate_per_s(steps, traffic, slots=48, chunk_tokens=2048)
+    rate = np.linspace(0.02, 0.99, 60) * limit
+    found = queueing.latency(steps, rate, traffic, slots=48, chunk_tokens=2048)
+    assert found.stable.all()
+    for values in (
+        found.ttft_mean_s,
+        found.tpot_mean_s,
+        found.e2e_s,
+        found.batch,
+        found.ttft_quantile_s(0.99),
+    ):
+        assert (np.diff(values) > 0.0).all()
+    assert (found.ttft_quantile_s(0.5) < found.ttft_quantile_s(0.9)).all()
+    beyond = queueing.latency(steps, 1.01 * limit, traffic, slots=48, chunk_tokens=2048)
+    assert not beyond.stable
+    assert np.isnan(beyond.ttft_mean_s)
+
+
+def test_little_holds() -> None:
+    rate = np.array([0.5, 3.0, 6.0])
+    traffic = queueing.Traffic(400, 300)
+    found = queueing.latency(steps, rate, traffic, slots=64, chunk_tokens=4096)
+    assert found.batch == pytest.approx(rate * 299 * found.tpot_mean_s, rel=0.02)
+
+
+def test_the_simulation_conserves_requests_and_holds_its_limits() -> None:
+    rng = np.random.default_rng(5)
+    stream = des.Requests(
+        des.arrivals(rng, 8.0, 400), des.lengths(rng, 300, 1.0, 400), des.lengths(rng, 80, 1.0, 400)
+    )
+    for reserve in (False, True):
+        run = des.simulate(
+            des.Replica(lambda d, p, c: 0.01 + 1e-4 * d + 4e-5 * p, 16, 512, 4000, reserve), stream
+        )
+        assert (run.first_s > run.arrival_s).all()
+        assert (run.finish_s >= run.first_s).all()
+        assert run.step_decodes.max() <= 16
+        assert (run.preemptions == 0) == reserve
+        if reserve:
+            assert run.step_decodes.sum() == (stream.output_tokens - 1).sum()
+
+
+def test_the_approximation_holds_against_the_simulation() -> None:
+    found, _ = serving_cases.errors(24, 1500)
+    median = np.median(np.abs(found), axis=0)
+    assert (median[:3] < (0.12, 0.04, 0.04)).all(), median
+    assert (median[3:] < (0.30, 0.12, 0.10)).all(), median
