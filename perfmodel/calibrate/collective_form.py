@@ -34,7 +34,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.physics.fabric import IN_SWITCH_RANKS, group_link_share
+from perfmodel.physics.constants import IN_SWITCH_RANKS
+from perfmodel.physics.fabric import group_link_share
 from perfmodel.specs.catalog import Catalog
 
 Array = NDArray[np.float64]

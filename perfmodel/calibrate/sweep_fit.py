@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.physics.exchanges import KNEE
+from perfmodel.physics.constants import KNEE
 
 Array = NDArray[np.float64]
 

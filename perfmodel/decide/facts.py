@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from perfmodel.beliefs.population import Beliefs
+from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, HOST_LINK_BYTES_PER_S
 from perfmodel.physics.layouts import DECLARED as USUAL
 from perfmodel.physics.layouts import Sharding
 from perfmodel.physics.machine import (
-    DEFAULT_NETWORK_BYTES_PER_S,
     FALLBACKS,
     GPU_VENDORS,
-    HOST_LINK_BYTES_PER_S,
 )
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import micro_batch
+from perfmodel.physics.constants import BACKWARD_SHARE
 from perfmodel.physics.exchanges import (
     Links,
     context_parallel,
@@ -32,7 +33,6 @@ Array = NDArray[np.float64]
 NEGLIGIBLE = 0.01  # of the step
 # Factors on today's bandwidth among which an answer is looked for, 1 % apart; all in one call of the step model.
 _FACTORS = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 2084))
-_BACKWARD = 2 / 3  # of a micro-batch: gradients travel behind it
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def _hidden(point: Point, found: _Priced, shown: Array, total: Array) -> tuple[f
     window = _one(at.accumulation) * _one(mb.device)
     if found.part == "data_parallel":
         passes = at.accumulation if _one(at.sharding) == Sharding.ZERO2 else 1.0
-        window = _BACKWARD * _one(passes * (mb.device + mb.last)) / _one(at.sync_every)
+        window = BACKWARD_SHARE * _one(passes * (mb.device + mb.last)) / _one(at.sync_every)
     factor = _first(total <= window)
     if factor is None:
         return None, "its latency alone exceeds the arithmetic behind which it could run"

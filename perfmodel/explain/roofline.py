@@ -19,25 +19,27 @@ from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import (
-    PRODUCT_BYTES,
-    PRODUCTS_BACKWARD,
-    SOFTMAX_BYTES,
     MicroBatch,
     micro_batch,
     other_work,
     score_bytes,
+)
+from perfmodel.physics.constants import (
+    ATTENTION_PASSES,
+    OPTIMIZER_BYTES,
+    PRODUCT_BYTES,
+    PRODUCTS_BACKWARD,
+    SOFTMAX_BYTES,
 )
 from perfmodel.physics.products import products
 from perfmodel.physics.roofline import ridge_flop_per_byte
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.training.curve import Curve, coefficients
-from perfmodel.training.step import OPTIMIZER_BYTES
 from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
 
-ATTENTION_PASSES = 3.5  # FLOP of fused attention, forward and backward, over a forward pass
 ELEMENTWISE_FLOP = 1.0  # per element read and written: norms, residuals, activations
 ADAM_FLOP = 12.0  # per parameter of an optimizer step
 WORTH_SAYING = 0.7  # share of the step under a roof below which the rest is mentioned

@@ -8,39 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import Coefficients
-from perfmodel.physics.fabric import soft_max
-from perfmodel.physics.layouts import Layouts
-from perfmodel.physics.machine import Machine
-from perfmodel.physics.operations import (
+from perfmodel.physics.constants import (
+    ATTENTION_BACKWARD,
+    ATTENTION_RAMP,
+    BACKWARD_HOST,
+    BACKWARD_TRAFFIC,
+    CAST_READS,
     FAST_CONVOLUTION,
     HIDDEN_TRAFFIC,
     INNER_TRAFFIC,
-    Operations,
-)
+    PRODUCT_BYTES,
+    PRODUCTS_BACKWARD,
+    SOFTMAX_BYTES,
+    TENSOR_HOST,
+)  # fmt: skip
+from perfmodel.physics.fabric import soft_max
+from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.operations import Operations
 from perfmodel.physics.products import products
 from perfmodel.physics.roofline import roofline_time
 
 Array = NDArray[np.float64]
-
-BACKWARD_TRAFFIC = 1.6  # element-wise bytes of a backward pass against a forward one
-ATTENTION_BACKWARD = 3.0  # 2.5 x the FLOP at 0.84 of the forward rate (FlashAttention accounting)
-# A fused kernel reaches half its rate on this many tokens, on twice as many under a causal mask, whose diagonal tiles are
-# half in vain. Forward on an H100, head width 128, causal: 315, 410, 484, 518, 529, 539 TFLOP/s (cuDNN) and 191, 260, 298,
-# 319, 333, 335 (FlashAttention-2) for 512 to 16,384 tokens; without a mask 309, 350, 362, 368, 370, 370 (Shah 2024,
-# arXiv:2407.08608, figure 5); with backward, width 64, no mask: 204, 252, 275, 288, 302 (flash-attention pull request 2688).
-ATTENTION_RAMP = 200.0
-# Without a fused kernel: passes of the two products backward, and bytes per probability in 16 bit that the products move
-# (each writes or reads the scores once) and that softmax, mask and dropout do, forward and backward.
-PRODUCTS_BACKWARD = 2.0
-PRODUCT_BYTES = (4.0, 8.0)
-SOFTMAX_BYTES = (9.0, 11.0)
-BACKWARD_HOST = 1.65  # kernels of a backward pass against a forward one
-# More to issue where tensor parallelism adds its collectives, and with every doubling of ranks the slowest host is slower:
-# layers too small for the device (vTrain, one or two sequences of width 1,024 and 2,048) take 3.2, 3.4, 3.2 and 4.0 ms on
-# 1, 2, 4 and 8 ranks.
-TENSOR_HOST = 0.12
-# Counted bytes per element to cast: products read four elements a hidden unit, one a unit of MLP or QKV width.
-CAST_INNER, CAST_HIDDEN = INNER_TRAFFIC, HIDDEN_TRAFFIC / 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     cast = (
         machine.is_low_precision
         * c.cast_bytes
-        * (ops.inner_traffic / CAST_INNER + ops.hidden_traffic / CAST_HIDDEN)
+        * (ops.inner_traffic / INNER_TRAFFIC + ops.hidden_traffic / (HIDDEN_TRAFFIC / CAST_READS))
     )
     traffic = ops.hidden_traffic * hidden_cut + (ops.inner_traffic * width + cast) * cut
     elementwise = samples * traffic * c.elementwise * traffic_passes / bandwidth

@@ -13,18 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.constants import BUS_PAIR, GRADIENT_BYTES, IN_SWITCH_SHARE, KNEE, TABLE_VECTORS
 from perfmodel.physics.fabric import collective_time, soft_max
 from perfmodel.physics.layouts import Layouts, Sharding, custom_buckets
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
 
 Array = NDArray[np.float64]
-
-KNEE = 0.65  # width of the knee between latency and bandwidth, see physics/fabric.py
-IN_SWITCH_SHARE = 0.7  # of the scale-up rate, for reduction inside the switch
-GRADIENT_BYTES = 2.0  # of a 16-bit gradient; 4 in 32 bit
-BUS_PAIR = 1.7  # ranks that exchange directly; a pair leaves 0.3 of a round to the bus
-TABLE_VECTORS = 26 * 128.0  # elements looked up per recommender sample (Criteo: 26 features of width 128)
 
 
 @dataclass(frozen=True, slots=True)

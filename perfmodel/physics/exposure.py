@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.physics.exchanges import Exchange
 from perfmodel.physics.fabric import soft_max
 from perfmodel.physics.layouts import Layouts, Sharding, custom_buckets
-from perfmodel.physics.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
 
 Array = NDArray[np.float64]
 

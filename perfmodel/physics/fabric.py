@@ -28,6 +28,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.physics.constants import (
+    HOPS_PER_DOUBLING,
+    IN_SWITCH_RANKS,
+    OWN_SHARD_COPY,
+    PCIE_TREE_LOSS,
+    RING_RANKS,
+    STAGED_SHARE,
+)  # fmt: skip
+
 Array = NDArray[np.float64]
 
 OPERATIONS: Final = (
@@ -39,13 +48,6 @@ OPERATIONS: Final = (
     "reduce",
     "p2p",
 )
-
-#: Share of its own shard that each rank copies locally, in units of S/n over the scale-up rate. It is why the bus
-#: bandwidth of two ranks stays below that of eight.
-OWN_SHARD_COPY: Final = 0.38
-
-#: Group size below which libraries prefer the ring to in-switch reduction.
-IN_SWITCH_RANKS: Final = 4.2
 
 
 def knee_sum(latency_s: ArrayLike, bandwidth_s: ArrayLike, p: ArrayLike = 1.0) -> Array:
@@ -187,7 +189,11 @@ def collective_time(
 
 def _hops(g: Array) -> Array:
     """Steps of a ring among few ranks; among many, of the rings and trees that libraries build from rings of 16."""
-    return np.asarray(np.minimum(g - 1.0, 15.0 + 8.0 * np.log2(np.maximum(g, 16.0) / 16.0)))
+    return np.asarray(
+        np.minimum(
+            g - 1.0, RING_RANKS - 1.0 + HOPS_PER_DOUBLING * np.log2(np.maximum(g, RING_RANKS) / RING_RANKS)
+        )
+    )
 
 
 def _best(seconds: Array, size: Array, rate: ArrayLike) -> Array:
@@ -233,7 +239,7 @@ def group_link_share(topology: str, ranks_in_domain: ArrayLike, domain: ArrayLik
         peers = np.maximum(np.asarray(domain, float) - 1.0, 1.0)
         return np.asarray(np.clip((g - 1.0) / peers, 1.0 / peers, 1.0))
     if topology == "pcie-tree":
-        return np.asarray(1.0 - 0.46 * np.clip(g - 2.0, 0.0, 1.0))
+        return np.asarray(1.0 - PCIE_TREE_LOSS * np.clip(g - 2.0, 0.0, 1.0))
     if topology == "pcie-no-peer":
-        return np.full_like(g, 0.36)
+        return np.full_like(g, STAGED_SHARE)
     return np.ones_like(g)

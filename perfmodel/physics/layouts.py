@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.physics.overlap import BUCKET_BYTES, FIRST_BUCKET_BYTES
+from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.specs.layout import Recompute
 
 Array = NDArray[np.float64]

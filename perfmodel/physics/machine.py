@@ -8,6 +8,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics.constants import (
+    DEFAULT_HOST_LATENCY_S,
+    DEFAULT_NETWORK_BYTES_PER_S,
+    DEFAULT_NETWORK_LATENCY_S,
+    HOST_LINK_BYTES_PER_S,
+)  # fmt: skip
 from perfmodel.physics.topology import usual_wiring
 from perfmodel.physics.wiring import UNIFORM, group_share, share_table, torus_axes, torus_share
 from perfmodel.specs.hardware import Accelerator, Cluster, Link
@@ -37,10 +43,6 @@ ELEMENT_BYTES: dict[str, float] = {
 }
 GPU_VENDORS = ("NVIDIA", "AMD")  # whose compute units load the operands of their own matrix units
 EARLY_TENSOR_CORES = ("volta", "turing")  # that libraries drove before cuBLAS 11
-DEFAULT_NETWORK_BYTES_PER_S = 12.5e9  # 100 Gbit/s a node where nobody says; a belief widens it
-DEFAULT_NETWORK_LATENCY_S = 2e-6
-DEFAULT_HOST_LATENCY_S = 2e-6
-HOST_LINK_BYTES_PER_S = 12e9  # PCIe 3 x16 as copied; what a parameter server on the host sees
 
 
 @dataclass(frozen=True, slots=True)

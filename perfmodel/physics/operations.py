@@ -22,6 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics.constants import (
+    ATTENTION_PASSES,
+    GATED_TRAFFIC,
+    HEAD_WIDTH,
+    HIDDEN_TRAFFIC,
+    INNER_TRAFFIC,
+    LAYER_KERNELS,
+    MASKED_SHARE,
+    NETWORK_KERNELS,
+    RECOMMENDER_KERNELS,
+    ROUNDED,
+    SAMPLE_INPUT_BYTES,
+    SCAN_CHUNK,
+    TOKEN_INPUT_BYTES,
+    TRAFFIC_PER_KEPT,
+    TYPICAL_FFN,
+    TYPICAL_TOKENS,
+    UNCOUNTED_INTENSITY,
+)  # fmt: skip
 from perfmodel.specs.workload import TRANSFORMER_KINDS as TRANSFORMER_KINDS
 from perfmodel.specs.workload import TWO_TOWERS, Workload
 
@@ -39,24 +58,8 @@ class Split(IntEnum):
 
 LANGUAGE_KINDS = frozenset({"decoder-transformer", "moe-transformer", "hybrid-mamba-transformer"})
 
-# Bytes read and written by norms, residuals and dropouts per token and hidden unit in 16 bit, and by the
-# activation function and rotary embedding per token and unit of FFN or QKV width (Korthikanti 2022, sec. 4).
-HIDDEN_TRAFFIC = 26.0
-INNER_TRAFFIC = 5.2
-# A gate reads two halves and writes one: three widths forward and five backward, where an activation alone has two and three.
-GATED_TRAFFIC = 8.0 / 5.0
-# A convolutional or recurrent network whose traffic nobody counted: FLOP per byte moved in 16 bit.
-UNCOUNTED_INTENSITY = 40.0
-# Winograd's F(2x2, 3x3) needs 16 multiplications where the direct convolution needs 36 (Lavin & Gray,
-# arXiv:1509.09308, sec. 4.1): the count that a 3x3 convolution really needs may be smaller by this factor.
-FAST_CONVOLUTION = 2.25
-# Tokens that a masked language model projects on its vocabulary (BERT: 80 of 512, 20 of 128).
-MASKED_SHARE = 0.156
-ROUNDED = 0.05  # of the parameters: what stated counts may differ by and mean the same
 # Framework classes that round the vocabulary up, so that every rank has a multiple of eight logits (Megatron-LM: of 128).
 PADS_VOCABULARY = frozenset({"megatron_core", "megatron_eager", "xla"})
-# Kernel launches of a forward pass where nobody counted them.
-TYPICAL_KERNELS = {"recommendation": 40.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,9 @@ class Operations:
         slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count
         frozen = 1.0 - self.trainable_fraction
         return np.asarray(
-            slots.sum(axis=0) * (3.0 - frozen) + 3.5 * self.attention_flop + 3.0 * self.other_flop
+            slots.sum(axis=0) * (3.0 - frozen)
+            + ATTENTION_PASSES * self.attention_flop
+            + 3.0 * self.other_flop
         )
 
 
@@ -324,15 +329,15 @@ def _attended(w: Workload, tokens: float, layers: float, causal: bool) -> float:
 
 def _transformer(w: Workload, seq_len: int | None) -> Operations:
     """Dense, mixture-of-experts, encoder-decoder and hybrid Mamba transformers."""
-    tokens = float(seq_len or w.seq_len or 512)
+    tokens = float(seq_len or w.seq_len or TYPICAL_TOKENS)
     layers, hidden, vocab = _number(w.layers), _number(w.hidden), _number(w.vocab)
-    heads = _number(w.heads, max(1.0, hidden / 64.0))
+    heads = _number(w.heads, max(1.0, hidden / HEAD_WIDTH))
     head_dim = _number(w.head_dim, hidden / heads)
     gates = 2.0 if w.gated_mlp else 1.0
     attention_layers, mamba_layers = _number(w.attention_layers, layers), _number(w.mamba_layers)
     hybrid = mamba_layers > 0
     experts, top_k = _number(w.experts), _number(w.top_k)
-    moe_layers, dense_width = 0.0, _number(w.ffn, 4 * hidden)
+    moe_layers, dense_width = 0.0, _number(w.ffn, TYPICAL_FFN * hidden)
     if experts > 1:
         interval = max(1.0, _number(w.moe_interval, 1.0))
         moe_layers = _number(w.moe_layers, (layers - _number(w.first_dense_layers)) / interval)
@@ -372,8 +377,8 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
     score_layers += remembered * first_layers
     scores = 2.0 if remembered else 1.0
     attended = _attended(w, tokens, attention_layers, causal)
-    # State-space scan in chunks of 256 tokens (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
-    mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * 256.0)
+    # State-space scan in chunks (arXiv:2405.21060, sec. 6): inter- and intra-chunk products.
+    mamba_flop = tokens * mamba_layers * mamba_inner * (4 * _number(w.mamba_state) + 2 * SCAN_CHUNK)
 
     activated = dense_width * mlp_layers + (_shared_width(w) + expert_width * top_k) * moe_layers
     inner_widths = (
@@ -401,14 +406,14 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         # Clusters of an adaptive softmax have cut-offs of their own, round ones.
         logit_width=0.0 if w.projected_vocab else vocab,
         other_flop=mamba_flop,
-        kernels=14.0 * layers,
+        kernels=LAYER_KERNELS * layers,
         **_parameters(slots, w),
         experts=max(experts, 1.0),
         top_k=max(top_k, 1.0),
         moe_layers=moe_layers,
         routed_width=_number(w.moe_latent, hidden),
         ffn_width=dense_width if moe_layers < layers else expert_width * top_k,
-        input_bytes=_number(w.input_bytes_per_sample, 4 * tokens),
+        input_bytes=_number(w.input_bytes_per_sample, TOKEN_INPUT_BYTES * tokens),
         serial_s=_number(w.serial_time),
         is_transformer=1.0,
         masked=(1.0 + float(causal) / (1.0 + 2.0 * remembered)) / attended - 1.0,
@@ -429,7 +434,7 @@ def _generic(w: Workload) -> Operations:
         traffic = flop / UNCOUNTED_INTENSITY
     tables = _number(w.embedding_table_params)
     params = _number(w.dense_params, _number(w.params) - tables)
-    elements = _number(w.activation_elements_per_sample, traffic / 28.0)
+    elements = _number(w.activation_elements_per_sample, traffic / TRAFFIC_PER_KEPT)
     return _struct(
         _Slots(),
         tokens=1.0,
@@ -439,7 +444,7 @@ def _generic(w: Workload) -> Operations:
         other_flop=flop,
         conv3x3_flop=flop * _number(w.conv3x3_share),
         other_traffic=traffic,
-        kernels=_number(w.kernels, TYPICAL_KERNELS.get(w.kind, 150.0)),
+        kernels=_number(w.kernels, RECOMMENDER_KERNELS if w.kind == "recommendation" else NETWORK_KERNELS),
         params=params + tables,
         block_params=params,
         table_params=tables,
@@ -469,4 +474,4 @@ def _input_bytes(w: Workload) -> float:
     shape = (w.input_shape or "").split(" ")[0].split("x")
     if len(shape) >= 2 and all(part.isdigit() for part in shape):
         return float(np.prod([float(part) for part in shape]))
-    return TYPICAL_INPUT_BYTES.get(w.sample, 1e3)
+    return TYPICAL_INPUT_BYTES.get(w.sample, SAMPLE_INPUT_BYTES)

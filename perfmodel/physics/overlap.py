@@ -31,11 +31,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
+
 Array = NDArray[np.float64]
 
 MIB: Final = 1024.0 * 1024.0
-FIRST_BUCKET_BYTES: Final = 1.0 * MIB  # small, so that communication starts early
-BUCKET_BYTES: Final = 25.0 * MIB
 
 
 def bucket_sizes(

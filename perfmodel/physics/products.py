@@ -9,21 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import Coefficients
+from perfmodel.physics.constants import EXPERT_CALL_SHARE, LEAST_ALIGNED, TILE_BYTES, WIDEST_LOAD
 from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations, Split
 from perfmodel.physics.roofline import lost_waves, product_time
 
 Array = NDArray[np.float64]
-
-WIDEST_LOAD = 8  # 16-bit elements that one instruction loads (128 bit)
-# 16-bit elements that a load must take for tensor cores before cuBLAS 11. NVIDIA's guide asks for eight; in DeepBench's
-# results on a V100 products of 5,124 rows (four) and of depth 1,530 (two) reach 97 TFLOP/s, of 35 rows (one) 22 at most.
-LEAST_ALIGNED = 2
-# A grouped product pays this share of a call for each further expert: assumed, some 10 us.
-EXPERT_CALL_SHARE = 0.5
-# Of the outputs that a compute unit makes at once: a tile of 128 x 256 in 16 bit, half of one in 32 bit.
-TILE_BYTES = 128.0 * 256.0 * 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.physics.constants import LEAST_FILL
 from perfmodel.physics.fabric import soft_max
 
 Array = NDArray[np.float64]
@@ -57,11 +58,6 @@ def product_time(
     area = i * o
     traffic = np.asarray(weights, float) * area * weight_bytes + r * (i + o) * activation_bytes
     return roofline_time(2.0 * r * area, traffic, flop_per_s=flop_per_s, bytes_per_s=bytes_per_s)
-
-
-# Below a tenth of a wave, smaller tiles and a split inner dimension keep the loss from growing. Of five such forms this
-# one and another (a square root) did best on DeepBench's products on V100, P100, T4 and GTX 1080 Ti.
-LEAST_FILL = 0.1
 
 
 def lost_waves(outputs: ArrayLike, wave: ArrayLike) -> Array:

@@ -19,6 +19,7 @@ from math import ceil, inf, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from perfmodel.errors import UsageError
+from perfmodel.physics.constants import DEFAULT_PCIE, PCIE3_BYTES_PER_S, PCIE_LATENCY_S
 from perfmodel.specs.hardware import Cluster, Link, Node
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def _inside(graph: Graph, node: Node, index: int) -> None:
 
 def _shared(graph: Graph, node: Node, index: int, devices: Sequence[Vertex]) -> None:
     """The PCIe tree by which every accelerator reaches its host; x16 of the device's generation."""
-    generation = node.accelerator.pcie or 3
-    _tree(graph, index, devices, 15.75e9 * 2.0 ** (generation - 3), 1e-6)
+    generation = node.accelerator.pcie or DEFAULT_PCIE
+    _tree(graph, index, devices, PCIE3_BYTES_PER_S * 2.0 ** (generation - 3), PCIE_LATENCY_S)
 
 
 def _tree(graph: Graph, index: int, devices: Sequence[Vertex], rate: float, delay: float) -> None:

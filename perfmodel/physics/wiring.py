@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics.constants import DEFAULT_AXES, DEFAULT_PCIE
 from perfmodel.physics.topology import (
     Vertex,
     accelerators,
@@ -39,8 +40,6 @@ STRIDES: Final = (1, 2, 4)  # between ranks of a group
 IRREGULAR: Final = frozenset({"cube-mesh", "fully-connected", "bridge-pairs", "ring"})
 LARGEST: Final = 64  # accelerators of an irregular node whose graph is searched
 UNIFORM: Final[Array] = np.ones(STEPS * len(STRIDES))
-DEFAULT_PCIE: Final = 3
-DEFAULT_AXES: Final = 2.0
 # Links that groups of 2, 3 ... ranks can use on the hybrid cube mesh of eight, by links of a device; a row a stride.
 CUBE_MESH_LINKS: Final[dict[int, tuple[tuple[int, ...], ...]]] = {
     6: ((1, 2, 4, 2, 2, 4, 6), (1, 1, 2), (1,)),

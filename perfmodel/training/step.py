@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import MicroBatch, host_stall, micro_batch
+from perfmodel.physics.constants import BACKWARD_SHARE, OPTIMIZER_BYTES
 from perfmodel.physics.exchanges import (
     Links,
     context_parallel,
@@ -32,9 +33,6 @@ from perfmodel.physics.stragglers import expected_max_factor, variable_length_fa
 
 Array = NDArray[np.float64]
 
-# Per parameter: gradient, master weight and two moments read, three of them written, norm.
-OPTIMIZER_BYTES = 34.0
-BACKWARD_SHARE = 0.66  # of a micro-batch: two passes of three
 ROUNDING = 1e-9  # a share below which replicas count as even
 
 PARTS: tuple[str, ...] = (

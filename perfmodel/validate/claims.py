@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from perfmodel.physics.machine import DEFAULT_NETWORK_LATENCY_S
+from perfmodel.physics.constants import DEFAULT_NETWORK_LATENCY_S
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint

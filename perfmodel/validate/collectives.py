@@ -30,7 +30,7 @@ from perfmodel.calibrate.collectives import (
     through_two_points,
 )
 from perfmodel.calibrate.sweep_fit import LEAST_BYTES
-from perfmodel.physics.exchanges import KNEE
+from perfmodel.physics.constants import KNEE
 from perfmodel.specs.catalog import Catalog
 
 Array = NDArray[np.float64]

@@ -13,6 +13,7 @@ import numpy as np
 from perfmodel.beliefs.features import features
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
+from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, DEFAULT_NETWORK_LATENCY_S
 from perfmodel.physics.layouts import (
     SHARDING_CODES,
     Sharding,
@@ -23,8 +24,6 @@ from perfmodel.physics.layouts import (
     usual_gradient_bytes,
 )
 from perfmodel.physics.machine import (
-    DEFAULT_NETWORK_BYTES_PER_S,
-    DEFAULT_NETWORK_LATENCY_S,
     Machine,
     numbers,
 )

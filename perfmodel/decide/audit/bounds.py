@@ -11,7 +11,7 @@ import math
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import WEIGHT_BYTES, Load, Machine, Split, Subject
-from perfmodel.physics.exchanges import GRADIENT_BYTES
+from perfmodel.physics.constants import GRADIENT_BYTES
 from perfmodel.physics.layouts import recompute_share
 from perfmodel.specs.layout import Recompute
 from perfmodel.units import format_quantity

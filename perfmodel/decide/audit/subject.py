@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfmodel.physics.operations import FAST_CONVOLUTION, TRANSFORMER_KINDS, operations
+from perfmodel.physics.constants import FAST_CONVOLUTION
+from perfmodel.physics.operations import TRANSFORMER_KINDS, operations
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.workload import Workload
 
