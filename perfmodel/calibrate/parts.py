@@ -22,6 +22,7 @@ from perfmodel.calibrate.mixed import DEGREES_OF_FREEDOM, student_weights
 from perfmodel.calibrate.posterior import WIDEST, square_root
 from perfmodel.physics.coefficients import NAMES, log_slopes, nudged
 from perfmodel.physics.layouts import Layouts
+from perfmodel.physics.parts import DEVICE, HOST, INPUT_STALL, SERIAL, TRAFFIC, WAITING
 from perfmodel.training.curve import centre, choose, coefficients, describe
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import Step, step
@@ -36,17 +37,6 @@ SHORTEST = 1e-3  # share of a Gauss-Newton step that is still tried
 CONFLICT = 3.0  # spreads between measured and fitted, beyond which the report says so
 HIDDEN = "hidden"  # communication under compute: no part of the step's time
 
-_WAITING = ("bubble", "imbalance", "synchronisation", "straggler")
-_TRAFFIC = (
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_messages",
-    "sharded_weights",
-    "data_parallel",
-)
-_DEVICE = ("compute", "optimizer", "contention")
-
 
 @dataclass(frozen=True)
 class Cover:
@@ -58,15 +48,15 @@ class Cover:
 
 
 COVERS: dict[str, Cover] = {
-    "compute": Cover(_DEVICE, 0.03, "compute kernels run"),
-    "exposed_communication": Cover((*_TRAFFIC, *_WAITING), 0.15, "only communication runs, waiting included"),
+    "compute": Cover(DEVICE, 0.03, "compute kernels run"),
+    "exposed_communication": Cover((*TRAFFIC, *WAITING), 0.15, "only communication runs, waiting included"),
     "hidden_communication": Cover((HIDDEN,), 0.25, "communication under compute"),
     "communication": Cover(
-        (*_TRAFFIC, *_WAITING, HIDDEN), 0.2, "communication runs, shown or hidden, waiting included"
+        (*TRAFFIC, *WAITING, HIDDEN), 0.2, "communication runs, shown or hidden, waiting included"
     ),
-    "idle": Cover(("host", "serial"), 0.4, "the device waits for the host; profiling adds to it"),
-    "input_stall": Cover(("input_stall",), 0.3, "the device waits for the data loader"),
-    "execution": Cover((*_DEVICE, *_TRAFFIC, *_WAITING, "host"), 0.15, "a worker's task runs"),
+    "idle": Cover((HOST.name, SERIAL.name), 0.4, "the device waits for the host; profiling adds to it"),
+    "input_stall": Cover((INPUT_STALL.name,), 0.3, "the device waits for the data loader"),
+    "execution": Cover((*DEVICE, *TRAFFIC, *WAITING, HOST.name), 0.15, "a worker's task runs"),
 }
 
 

@@ -14,34 +14,25 @@ from numpy.typing import NDArray
 
 from perfmodel.decide.remedies import Here, job_at
 from perfmodel.physics.layouts import Sharding
+from perfmodel.physics.parts import (
+    BY_NAME,
+    COMPUTE,
+    DATA_PARALLEL,
+    EXPERT_PARALLEL,
+    IMBALANCE,
+    SHARDED_WEIGHTS,
+    TENSOR_PARALLEL,
+)  # fmt: skip
 from perfmodel.training.curve import Curve
 
 Array = NDArray[np.float64]
 
 # Neighbours among whom a part is exchanged; whether they leave a node tells the tier.
 _REACH: dict[str, Callable[[Here], float]] = {
-    "data_parallel": lambda job: np.inf,
-    "sharded_weights": lambda job: job.of("shard_group") * job.of("tp"),
-    "tensor_parallel": lambda job: job.of("tp"),
-    "expert_parallel": lambda job: job.of("ep") if job.of("ep") > 1.0 else np.inf,
-}
-_WORDS: dict[str, str] = {
-    "compute": "arithmetic in pieces too small to run at full rate",
-    "host": "the host that cannot issue kernels fast enough",
-    "tensor_parallel": "tensor-parallel all-reduce",
-    "context_parallel": "context-parallel exchange of keys and values",
-    "expert_parallel": "expert all-to-all",
-    "pipeline_messages": "pipeline messages",
-    "imbalance": "the last pipeline stage with logits and loss",
-    "bubble": "the pipeline bubble",
-    "sharded_weights": "gathering sharded weights",
-    "data_parallel": "gradient all-reduce",
-    "optimizer": "the optimizer step",
-    "contention": "contention for the host and the network",
-    "synchronisation": "synchronisation of the workers",
-    "straggler": "waiting for the slowest worker",
-    "input_stall": "the input pipeline",
-    "serial": "the serial part",
+    DATA_PARALLEL.name: lambda job: np.inf,
+    SHARDED_WEIGHTS.name: lambda job: job.of("shard_group") * job.of("tp"),
+    TENSOR_PARALLEL.name: lambda job: job.of("tp"),
+    EXPERT_PARALLEL.name: lambda job: job.of("ep") if job.of("ep") > 1.0 else np.inf,
 }
 
 
@@ -66,13 +57,13 @@ def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> 
     Arithmetic is most of a good step: of it, only what it takes beyond the baseline's counts as a cause.
     """
     job = job_at(curve, index)
-    words = _of_this_job(job, part) or _WORDS[part]
+    words = _of_this_job(job, part) or BY_NAME[part].words
     nodes = job.of("k") / job.of("per_node")
     if part in _REACH:
         leaves = nodes > 1 and _REACH[part](job) > float(curve.setup.machine.domain)
         words = f"{'inter-node' if leaves else 'intra-node'} {words}"
     where = f"of the step at K={int(curve.k[index])}"
-    if part == "compute":
+    if part == COMPUTE.name:
         more = float(lost[part][index] / (curve.k[index] * curve.time_s[index]))
         return f"{words} loses {more:.0%} {where}"
     return f"{words} takes {float(curve.parts[part][index] / curve.time_s[index]):.0%} {where}"
@@ -80,10 +71,10 @@ def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> 
 
 def _of_this_job(job: Here, part: str) -> str | None:
     """Words for a part that is something else in some jobs."""
-    if part == "data_parallel" and job.of("sharding") == Sharding.PARAMETER_SERVER:
+    if part == DATA_PARALLEL.name and job.of("sharding") == Sharding.PARAMETER_SERVER:
         return "exchange with the parameter server"
-    if part == "expert_parallel" and job.of("ep") == 1.0:
+    if part == EXPERT_PARALLEL.name and job.of("ep") == 1.0:
         return "exchange of embedding vectors"
-    if part == "imbalance" and job.of("pp") == 1.0:
+    if part == IMBALANCE.name and job.of("pp") == 1.0:
         return f"waiting for the replicas with {'most' if job.is_uneven else 'the longest'} samples"
     return None

@@ -13,22 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.physics import energy as power
+from perfmodel.physics.parts import activity
 
 Floats = npt.NDArray[np.float64]
-
-ACTIVITY: dict[str, str] = {
-    "compute": "compute",
-    "optimizer": "memory",
-    "contention": "memory",
-    "tensor_parallel": "communication",
-    "context_parallel": "communication",
-    "expert_parallel": "communication",
-    "pipeline_messages": "communication",
-    "sharded_weights": "communication",
-    "data_parallel": "communication",
-    "communication": "communication",
-}
-"""What an accelerator does during a part of the step; a part that is not named here is waiting."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +52,8 @@ def activity_seconds(parts_s: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
     """
     seconds: dict[str, Floats] = {}
     for name, value in parts_s.items():
-        activity = ACTIVITY.get(name, "waiting")
-        seconds[activity] = seconds.get(activity, np.zeros(())) + np.asarray(value, dtype=float)
+        doing = activity(name)
+        seconds[doing] = seconds.get(doing, np.zeros(())) + np.asarray(value, dtype=float)
     return seconds
 
 

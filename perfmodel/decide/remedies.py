@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics import parts
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.layouts import SHARDED, Layouts, Sharding
 from perfmodel.physics.operations import Operations
+from perfmodel.physics.parts import BY_NAME
 from perfmodel.training.curve import Curve, coefficients
 from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
-
-_HALF, _DOUBLE = -float(np.log(2.0)), float(np.log(2.0))
-_LINKS = {"up_efficiency": _DOUBLE, "out_efficiency": _DOUBLE, "bus_bytes_per_s": _DOUBLE}
-# The log shifts of coefficients that stand for the remedy of each part.
-SHIFTS: dict[str, Mapping[str, float]] = {
-    "compute": {"call_s": _HALF, "tail": _HALF},
-    "host": {"host_kernel_s": _HALF, "micro_s": _HALF, "step_s": _HALF},
-    "tensor_parallel": _LINKS,
-    "context_parallel": _LINKS,
-    "expert_parallel": _LINKS,
-    "pipeline_messages": _LINKS,
-    "imbalance": {"last_stage": _HALF},
-    "bubble": {"bubble": _HALF},
-    "sharded_weights": _LINKS,
-    "data_parallel": _LINKS,
-    "optimizer": {"optimizer": _HALF},
-    "contention": {"dp_on": _HALF, "half_node": _HALF, "local": _HALF, "crossing": _HALF, "doubling": _HALF},
-    "synchronisation": {"sync_s": _HALF, "node_sync_s": _HALF},
-    "straggler": {"jitter": _HALF},
-    "input_stall": {"input_s": _HALF},
-    "serial": {},
-}
-_ALWAYS: dict[str, str] = {
-    "compute": "a larger batch per accelerator: small pieces of work run below the roofline",
-    "host": "compile or capture graphs: halve the host's time per kernel",
-    "tensor_parallel": "twice the bandwidth inside a tensor-parallel group, or a smaller group",
-    "context_parallel": "twice the bandwidth between context-parallel ranks",
-    "pipeline_messages": "twice the bandwidth between pipeline stages",
-    "input_stall": "twice the input rate: more loader workers or faster storage",
-    "serial": "shorten the serial stage",
-}
 
 
 @dataclass(frozen=True)
@@ -89,13 +61,7 @@ def job_at(curve: Curve, index: int) -> Here:
 
 def remedy(job: Here, part: str) -> str:
     """The remedy for one cause; what the job already does, or could not do, is not among it."""
-    if part in _ALWAYS:
-        return _ALWAYS[part]
-    return _either({
-        "expert_parallel": _experts, "imbalance": _imbalance, "bubble": _bubble, "sharded_weights": _weights,
-        "data_parallel": _gradients, "optimizer": _optimizer, "contention": _contention,
-        "synchronisation": _meetings, "straggler": _straggler,
-    }[part](job))  # fmt: skip
+    return BY_NAME[part].remedy or _either(_WAYS[part](job))
 
 
 def _either(ways: list[str]) -> str:
@@ -170,23 +136,36 @@ def _straggler(job: Here) -> list[str]:
     return [f"less jitter: isolate cores, {slow}, add spares"]
 
 
+_WAYS: Final[Mapping[str, Callable[[Here], list[str]]]] = {
+    parts.EXPERT_PARALLEL.name: _experts,
+    parts.IMBALANCE.name: _imbalance,
+    parts.BUBBLE.name: _bubble,
+    parts.SHARDED_WEIGHTS.name: _weights,
+    parts.DATA_PARALLEL.name: _gradients,
+    parts.OPTIMIZER.name: _optimizer,
+    parts.CONTENTION.name: _contention,
+    parts.SYNCHRONISATION.name: _meetings,
+    parts.STRAGGLER.name: _straggler,
+}
+
+
 def after_remedy(curve: Curve, part: str) -> Array:
     """T(K) with the remedy for one cause, on the same layouts; the curve keeps it."""
     if part in curve.mended:
         return curve.mended[part]
     logs = curve.logs.copy()
-    for name, shift in SHIFTS[part].items():
-        logs[NAMES.index(name)] += shift
+    for name, factor in BY_NAME[part].eased.items():
+        logs[NAMES.index(name)] += float(np.log(factor))
     ops, at = curve.setup.operations, curve.at
-    if part == "serial":
+    if part == parts.SERIAL.name:
         ops, at = replace(ops, serial_s=ops.serial_s * 0.5), replace(at, stall_s=at.stall_s * 0.5)
-    elif part == "imbalance":
+    elif part == parts.IMBALANCE.name:
         shared = np.minimum(at.micro_batch, at.global_batch / (at.dp * at.accumulation))
         at = replace(at, micro_batch=shared, length_spread=at.length_spread * 0.5)
-    elif part == "input_stall":
+    elif part == parts.INPUT_STALL.name:
         rates = at.loader_bytes_per_s * 2.0, at.storage_bytes_per_s * 2.0
         at = replace(at, loader_bytes_per_s=rates[0], storage_bytes_per_s=rates[1])
-    elif part == "straggler":
+    elif part == parts.STRAGGLER.name:
         at = replace(at, slow_share=np.zeros_like(at.slow_share))
     curve.mended[part] = curve.time_s * _changed(curve, logs, ops, at)
     return curve.mended[part]

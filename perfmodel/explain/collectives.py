@@ -26,6 +26,14 @@ from perfmodel.physics.exchanges import (
 from perfmodel.physics.layouts import Layouts, Sharding
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
+from perfmodel.physics.parts import (
+    CONTEXT_PARALLEL,
+    DATA_PARALLEL,
+    EXPERT_PARALLEL,
+    PIPELINE_MESSAGES,
+    SHARDED_WEIGHTS,
+    TENSOR_PARALLEL,
+)  # fmt: skip
 from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
@@ -131,10 +139,10 @@ class _Priced:
 
 # Part of the step, the function that prices it, the belief that says how much of it shows, and its name.
 _INSIDE: tuple[tuple[str, Callable[..., Array], str, str], ...] = (
-    ("tensor_parallel", tensor_parallel, "tp_exposed", "tensor parallel"),
-    ("context_parallel", context_parallel, "cp_exposed", "context parallel"),
-    ("expert_parallel", expert_parallel, "ep_exposed", "expert parallel"),
-    ("pipeline_messages", lambda ops, at, links, _: pipeline_messages(ops, at, links), "p2p_exposed", "pipeline messages"),
+    (TENSOR_PARALLEL.name, tensor_parallel, "tp_exposed", "tensor parallel"),
+    (CONTEXT_PARALLEL.name, context_parallel, "cp_exposed", "context parallel"),
+    (EXPERT_PARALLEL.name, expert_parallel, "ep_exposed", "expert parallel"),
+    (PIPELINE_MESSAGES.name, lambda ops, at, links, _: pipeline_messages(ops, at, links), "p2p_exposed", "pipeline messages"),
 )  # fmt: skip
 EXPOSURE = {part: belief for part, _, belief, _ in _INSIDE}
 
@@ -160,16 +168,16 @@ def _priced(point: Point) -> dict[str, _Priced]:
     if _one(exchange.shards) > 0.0:
         layers = max(_one(ops.layers) / _one(at.pp), 1.0)
         gathers = m if _one(at.pp) == 1.0 else 1.0  # a pipeline keeps its stage's weights through the step
-        found["sharded_weights"] = _Priced(
-            "sharded weights", "sharded_weights", "2 all_gather + reduce_scatter", calls["all_gather"][-1],
+        found[SHARDED_WEIGHTS.name] = _Priced(
+            "sharded weights", SHARDED_WEIGHTS.name, "2 all_gather + reduce_scatter", calls["all_gather"][-1],
             3.0 * layers * gathers, np.asarray(gathers * exchange.shards),
         )  # fmt: skip
     if _one(exchange.gradients) > 0.0:
         call, operation, count = _gradients(calls, int(_one(at.sharding)), m)
         every = _one(at.sync_every)
         total = (exchange.gradients + (m - 1.0) * exchange.repeated) / every
-        found["data_parallel"] = _Priced(
-            "data parallel", "data_parallel", operation, call, count / every, np.asarray(total)
+        found[DATA_PARALLEL.name] = _Priced(
+            "data parallel", DATA_PARALLEL.name, operation, call, count / every, np.asarray(total)
         )
     return found
 
@@ -243,7 +251,7 @@ def _hidden(point: Point, found: _Priced, shown: Array, total: Array) -> tuple[f
     belief, at = EXPOSURE.get(found.part), point.at
     mb = micro_batch(point.ops, point.machine, at, point.c)
     window = _one(at.accumulation) * _one(mb.device)
-    if found.part == "data_parallel":
+    if found.part == DATA_PARALLEL.name:
         passes = at.accumulation if _one(at.sharding) == Sharding.ZERO2 else 1.0
         window = BACKWARD_SHARE * _one(passes * (mb.device + mb.last)) / _one(at.sync_every)
     factor = _first(total <= window)

@@ -22,9 +22,9 @@ from perfmodel.decide.facts import (
 )
 from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.explain.collectives import NEGLIGIBLE, Exchange, Point, exchanges
-from perfmodel.explain.terms import TERMS
 from perfmodel.physics.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS, nudged
 from perfmodel.physics.compute import micro_batch
+from perfmodel.physics.parts import BY_NAME
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.training.curve import Curve, coefficients, sensitivities
@@ -169,7 +169,7 @@ def _term(
     found: Curve, name: str, time: float, known: dict[str, Fact], slopes: dict[str, float], still: set[str]
 ) -> dict[str, Any]:
     """One row: time, share, formula, its inputs, and the inputs that it answers to most."""
-    term = TERMS[name]
+    term = BY_NAME[name]
     seconds = float(found.parts[name][0])
     inputs = [_fact(key, known[key], slopes.get(key)) for key in term.facts]
     inputs += [_belief(found, key, slopes[key]) for key in term.beliefs]

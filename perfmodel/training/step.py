@@ -29,30 +29,12 @@ from perfmodel.physics.fabric import soft_max, soft_share
 from perfmodel.physics.layouts import Layouts, Sharding
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
+from perfmodel.physics.parts import NAMES as PARTS
 from perfmodel.physics.stragglers import expected_max_factor, variable_length_factor
 
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-9  # a share below which replicas count as even
-
-PARTS: tuple[str, ...] = (
-    "compute",
-    "host",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_messages",
-    "imbalance",
-    "bubble",
-    "sharded_weights",
-    "data_parallel",
-    "optimizer",
-    "contention",
-    "synchronisation",
-    "straggler",
-    "input_stall",
-    "serial",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from perfmodel.decide.energy import ACTIVITY, PowerModel, activity_seconds, step_energy
+from perfmodel.decide.energy import PowerModel, activity_seconds, step_energy
 from perfmodel.physics.energy import KWH_J, PowerShares, energy_j
+from perfmodel.physics.parts import PARTS
 
 H100 = PowerModel(rated_w=700.0, idle_w=100.0, host_w=300.0, pue=1.2, grams_per_j=400.0 / KWH_J)
 
@@ -43,7 +44,7 @@ def test_waiting_costs_less_than_computing_and_nan_stays() -> None:
 
 
 def test_unknown_parts_wait_and_activities_exist() -> None:
-    assert set(ACTIVITY.values()) <= {share.name for share in fields(PowerShares)}
+    assert {part.activity for part in PARTS} <= {share.name for share in fields(PowerShares)}
     assert list(activity_seconds({"somebody's own part": [1.0]})) == ["waiting"]
 
 

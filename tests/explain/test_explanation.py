@@ -10,8 +10,8 @@ import pytest
 from perfmodel.decide.facts import MACHINE_FIELDS, facts
 from perfmodel.explain.collectives import exchanges
 from perfmodel.explain.explanation import explain, point_of
-from perfmodel.explain.terms import TERMS
 from perfmodel.physics.coefficients import NAMES
+from perfmodel.physics.parts import BY_NAME
 from perfmodel.specs.jobs import load_job
 from perfmodel.training.step import PARTS, step
 
@@ -35,8 +35,7 @@ def test_terms_are_the_parts_and_sum_to_the_step(pipelined):
 
 
 def test_every_part_has_a_formula_and_every_belief_a_term():
-    assert tuple(TERMS) == PARTS
-    used = {name for term in TERMS.values() for name in term.beliefs}
+    used = {name for term in BY_NAME.values() for name in term.beliefs}
     assert used == set(NAMES)
 
 
@@ -68,7 +67,7 @@ def test_the_terms_name_every_input_that_moves_them():
                 changed = abs(np.ravel(parts[part])[0] - np.ravel(base[part])[0])
                 if changed > 1e-12 * max(abs(np.ravel(base[part])[0]), 1e-9):
                     # Recomputation is a belief only where nobody said; pace scales logits wherever they are counted.
-                    assert name in TERMS[part].beliefs or (part, name) in {("imbalance", "pace")}, (
+                    assert name in BY_NAME[part].beliefs or (part, name) in {("imbalance", "pace")}, (
                         part,
                         name,
                     )
@@ -91,7 +90,7 @@ def test_inputs_carry_value_unit_source_and_basis(pipelined):
 
 def test_every_fact_that_a_term_names_exists(pipelined):
     known = facts(job(k=256), pipelined.curve, 0)
-    assert {name for term in TERMS.values() for name in term.facts} <= set(known)
+    assert {name for term in BY_NAME.values() for name in term.facts} <= set(known)
     assert set(MACHINE_FIELDS) <= set(known)
 
 

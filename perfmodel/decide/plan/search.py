@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from perfmodel.beliefs.features import discrepancy
 from perfmodel.decide.cost import CostTerms
-from perfmodel.decide.energy import ACTIVITY, PowerModel
+from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
 from perfmodel.decide.plan.space import (
     STEPS_ALONE,
@@ -36,6 +36,7 @@ from perfmodel.decide.plan.space import (
 from perfmodel.physics.energy import power_w
 from perfmodel.physics.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
 from perfmodel.physics.memory import MEMORY_PARTS, memory
+from perfmodel.physics.parts import activity
 from perfmodel.training.declared import usable_shardings
 from perfmodel.training.step import step
 
@@ -81,9 +82,9 @@ def energy_of(parts: Mapping[str, Floats], time_s: Floats, k: npt.ArrayLike, mod
     above: Floats = np.zeros(())
     # Small parts first: what does not vary with sharding or recompute is summed before it is broadcast.
     for name, part in sorted(parts.items(), key=lambda item: item[1].size):
-        activity = ACTIVITY.get(name, "waiting")
-        if activity != "waiting" and (part.ndim or part):
-            above = above + part * (watts[activity] - watts["waiting"])
+        doing = activity(name)
+        if doing != "waiting" and (part.ndim or part):
+            above = above + part * (watts[doing] - watts["waiting"])
     joules = time_s * (watts["waiting"] + model.host_w) + above
     return np.asarray(joules * (np.asarray(k, dtype=float) * model.pue))
 
