@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.job import Direct
 from perfmodel.calibrate.sweep_fit import SweepFit, fit_sweep
+from perfmodel.physics.algorithms import AUTO, CODES
 from perfmodel.physics.coefficients import NAMES, from_logs
 from perfmodel.physics.exchanges import Links
 from perfmodel.physics.fabric import OPERATIONS
@@ -72,13 +73,14 @@ def informed(setup: Setup, beliefs: Beliefs, sweep: Sweep, source: str, notes: l
     at = [NAMES.index(name) for name in names]
     believed = beliefs.belief(setup.features()).median
     ranks = np.asarray(float(sweep.ranks))
+    by = np.asarray(_algorithm(sweep, setup))
     group = layouts(ranks, global_batch=ranks, accelerators_per_node=machine.node, per_node=ranks / nodes)
 
     def residuals(x: Array) -> Array:
         logs = believed.copy()
         logs[at] = x
         links = Links(machine, group, from_logs(logs))
-        seconds = links.time(sweep.op, sweep.bytes, ranks, np.ones(()))
+        seconds = links.time(sweep.op, sweep.bytes, ranks, np.ones(()), by)
         return np.concatenate([np.log(seconds / sweep.time_s), (x - believed[at]) / WEAK * TYPICAL])
 
     found = least_squares(residuals, believed[at], loss="soft_l1", f_scale=TYPICAL)
@@ -93,6 +95,18 @@ def informed(setup: Setup, beliefs: Beliefs, sweep: Sweep, source: str, notes: l
     if float(sweep.bytes[0]) > SMALL_BYTES:
         told = {names[0]: told[names[0]]}  # no small message, no latency
     return [Direct(name, value, SPREADS[name], source) for name, value in told.items()]
+
+
+_FORCED = {"ring": "ring", "tree": "tree"}  # names of NCCL_ALGO that are algorithms of the model
+
+
+def _algorithm(sweep: Sweep, setup: Setup) -> float:
+    """Code of the algorithm that a sweep went by: the one that was forced, else the one that the job declares.
+
+    The latency and the bandwidth that a fit finds are then those of that algorithm.
+    """
+    forced = _FORCED.get((sweep.algorithm or "").lower())
+    return CODES[forced] if forced else setup.declared.get("data_algorithm", CODES[AUTO])
 
 
 def sweeps_json(sweeps: Sequence[Sweep], machine: Machine) -> dict[str, Any]:

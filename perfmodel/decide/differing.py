@@ -26,6 +26,7 @@ _GROUPS = (
     "stalls",
     "input",
     "slow_devices",
+    "algorithm",
 )
 # A cluster of another name differs in pieces that one could buy apart; the paths of each start at `cluster`.
 _PIECES: dict[str, tuple[tuple[str, ...], ...]] = {

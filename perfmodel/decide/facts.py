@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.beliefs.population import Beliefs
+from perfmodel.physics.algorithms import ALGORITHMS
 from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, HOST_LINK_BYTES_PER_S
 from perfmodel.physics.layouts import DECLARED as USUAL
 from perfmodel.physics.layouts import Sharding
@@ -161,6 +162,10 @@ DECLARED_NAMES: dict[str, tuple[str, str]] = {
     "length_spread": ("length spread", ""),
     "slow_share": ("slow share", ""),
     "slowdown": ("slowdown", ""),
+    "data_algorithm": ("algorithm between replicas", ""),
+    "tensor_algorithm": ("algorithm inside tensor groups", ""),
+    "context_algorithm": ("algorithm along the sequence", ""),
+    "expert_algorithm": ("algorithm between experts", ""),
 }
 
 
@@ -180,6 +185,10 @@ def _declared(job: Job, found: Curve) -> dict[str, Fact]:
     said = {"bucket_bytes": job.bucket, "gradient_bytes": job.gradient_dtype}
     for key, (name, unit) in DECLARED_NAMES.items():
         value = found.setup.declared.get(key, USUAL[key])
+        if key.endswith("_algorithm"):
+            said_so = key in found.setup.declared
+            made[name] = Fact(ALGORITHMS[int(value)], "", "job" if said_so else "default", DECLARED)
+            continue
         by_layer = key == "bucket_bytes" and bool((found.at.sharding > Sharding.ZERO2).all())
         if by_layer and said[key] is None:
             made[name] = Fact("none", "", "default: sharded weights go layer by layer", DECLARED)

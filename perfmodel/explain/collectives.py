@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.explain.one_collective import crossovers, decomposed
+from perfmodel.physics.algorithms import ALGORITHMS, AUTO, CODES, has
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import micro_batch
 from perfmodel.physics.constants import BACKWARD_SHARE
 from perfmodel.physics.exchanges import (
+    LIBRARY,
     Links,
     context_parallel,
     data_parallel,
@@ -52,6 +55,8 @@ class Call:
     ranks: float
     nodes: float
     time_s: float
+    stride: float
+    algorithm: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,17 @@ class Recorder(Links):
 
     calls: list[Call] = field(default_factory=list)
 
-    def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
+    def time(
+        self, op: str, message_bytes: Array, ranks: Array, stride: Array, algorithm: Array = LIBRARY
+    ) -> Array:
         """As `Links.time`, and a line in the book."""
-        seconds = Links.time(self, op, message_bytes, ranks, stride)
+        seconds = Links.time(self, op, message_bytes, ranks, stride, algorithm)
         inside = np.clip(self.reach / stride, 1.0, ranks)
+        nodes = _one(np.asarray(ranks) / inside)
+        word = ALGORITHMS[int(_one(algorithm))]
+        word = word if has(op, word) else AUTO
         self.calls.append(
-            Call(op, _one(message_bytes), _one(ranks), _one(np.asarray(ranks) / inside), _one(seconds))
+            Call(op, _one(message_bytes), _one(ranks), nodes, _one(seconds), _one(stride), word)
         )
         return seconds
 
@@ -76,6 +86,8 @@ class Exchange:
 
     `time_s` is what it would take with nothing hidden. `hidden_at_bytes_per_s` is the bandwidth of `link` from which
     it takes no longer than the arithmetic behind which it may run; `why` says how much of it shows even then.
+    Of one call: `algorithm`, `steps` messages one after another taking `alpha_s`, bytes taking `beta_s`, additions taking
+    `gamma_s`; at `crossover_bytes` ring and tree take as long in this group, `beyond_crossover` is ahead from there.
     `negligible_at_bytes_per_s` is that from which what shows is below 1 % of the step. None: no bandwidth does it
     that the accelerators' memory could feed.
     """
@@ -94,6 +106,13 @@ class Exchange:
     hidden_at_bytes_per_s: float | None
     negligible_at_bytes_per_s: float | None
     why: str
+    algorithm: str
+    steps: float
+    alpha_s: float
+    beta_s: float
+    gamma_s: float
+    crossover_bytes: float | None
+    beyond_crossover: str | None
 
     def mapping(self) -> dict[str, Any]:
         """For a result."""
@@ -221,6 +240,7 @@ def _exchange(point: Point, found: _Priced, exposed_s: float, time_s: float) -> 
     around = np.minimum(faster.time_s, time_s - exposed_s + shown)
     negligible = _first(shown <= NEGLIGIBLE * around)
     total_s = _one(found.total_s)
+    steps, alpha, beta, gamma, crossing = _parts_of(point, found.call)
     return Exchange(
         name=found.name,
         operation=found.operation,
@@ -236,6 +256,34 @@ def _exchange(point: Point, found: _Priced, exposed_s: float, time_s: float) -> 
         hidden_at_bytes_per_s=_bandwidth(hidden_at, bandwidth, memory),
         negligible_at_bytes_per_s=_bandwidth(negligible, bandwidth, memory),
         why=why,
+        algorithm=found.call.algorithm,
+        steps=steps,
+        alpha_s=alpha,
+        beta_s=beta,
+        gamma_s=gamma,
+        crossover_bytes=None if crossing is None else crossing["bytes"],
+        beyond_crossover=None if crossing is None else crossing["to"],
+    )
+
+
+def _parts_of(point: Point, call: Call) -> tuple[float, float, float, float, dict[str, Any] | None]:
+    """Messages, alpha, beta and gamma of one call, and the size at which ring and tree change places in its group."""
+    links = Links(point.machine, point.at, point.c)
+    size, n, stride = (np.asarray(x) for x in (call.message_bytes, call.ranks, call.stride))
+    steps, alpha, beta, gamma = decomposed(links, call.operation, size, n, stride, call.algorithm)
+
+    def by(word: str) -> Callable[[Array, Array], Array]:
+        return lambda sizes, _: links.time(call.operation, sizes, n, stride, np.asarray(CODES[word]))
+
+    pair = {word: by(word) for word in ("ring", "tree") if has(call.operation, word)}
+    found = crossovers(pair, int(call.ranks)) if len(pair) == 2 else []
+    scale = point.scale
+    return (
+        _one(steps),
+        scale * _one(alpha),
+        scale * _one(beta),
+        scale * _one(gamma),
+        found[-1] if found else None,
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.physics.algorithms import ALGORITHMS
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.constants import BUS_PAIR, GRADIENT_BYTES, IN_SWITCH_SHARE, KNEE, TABLE_VECTORS
 from perfmodel.physics.fabric import collective_time, soft_max
@@ -20,6 +21,8 @@ from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
 
 Array = NDArray[np.float64]
+
+LIBRARY = np.zeros(())  # code of the algorithm that a library takes where nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,18 @@ class Links:
         share = np.maximum(self.at.per_node, 1.0) * self.machine.domain / self.machine.node
         return np.asarray(np.minimum(self.machine.domain, share))
 
-    def time(self, op: str, message_bytes: Array, ranks: Array, stride: Array) -> Array:
-        """Seconds of one collective among `ranks` accelerators that lie `stride` apart."""
+    def time(
+        self, op: str, message_bytes: Array, ranks: Array, stride: Array, algorithm: Array = LIBRARY
+    ) -> Array:
+        """Seconds of one collective among `ranks` accelerators that lie `stride` apart.
+
+        `algorithm` holds codes of `algorithms.CODES`, as a rule one for all.
+        """
+        if algorithm.any():
+            codes = np.unique(algorithm)
+            if codes.size > 1:
+                parts = [self.time(op, message_bytes, ranks, stride, np.asarray(code)) for code in codes]
+                return np.asarray(np.select([algorithm == code for code in codes], parts))
         reach = self.reach
         inside = np.clip(reach / stride, 1.0, ranks)
         up = self.machine.up_bytes_per_s * self.c.up_efficiency * self.machine.share(inside, stride, reach)
@@ -56,6 +69,7 @@ class Links:
             in_switch_bytes_per_s=self.machine.in_switch * up * IN_SWITCH_SHARE,
             in_network_bytes_per_s=self.machine.in_network * out,
             p=KNEE,
+            algorithm=ALGORITHMS[int(algorithm.flat[0])],
         )
         if not np.any(self.machine.shared_bus + self.machine.staged):
             return seconds
@@ -90,7 +104,7 @@ def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     if not _any_above_one(at.tp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes
-    one = links.time("all_reduce", message, at.tp, np.ones(()))
+    one = links.time("all_reduce", message, at.tp, np.ones(()), at.tensor_algorithm)
     calls = 4.0 + 2.0 * repeated
     shown = np.where(np.isnan(at.tp_hidden), calls * links.c.tp_exposed, calls - at.tp_hidden)
     return np.asarray(one * ops.layers / at.pp * shown * ops.is_transformer)
@@ -101,7 +115,7 @@ def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array
     if not _any_above_one(at.cp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
-    one = links.time("all_gather", message, at.cp, at.tp)
+    one = links.time("all_gather", message, at.cp, at.tp, at.context_algorithm)
     return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
 
 
@@ -117,11 +131,11 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
             * ops.routed_width
             * links.machine.element_bytes
         )
-        one = links.time("all_to_all", message, at.ep, np.ones(()))
+        one = links.time("all_to_all", message, at.ep, np.ones(()), at.expert_algorithm)
         total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
     if np.any(ops.table_params > 0):
         message = at.micro_batch * TABLE_VECTORS * links.machine.element_bytes
-        one = links.time("all_to_all", message, at.dp, np.ones(()))
+        one = links.time("all_to_all", message, at.dp, np.ones(()), at.expert_algorithm)
         total = total + np.where(ops.table_params > 0, 2.0 * one * links.c.ep_exposed, 0.0)
     return total
 
@@ -174,7 +188,8 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     trained = dense * ops.trainable_fraction
     message = trained * wire
     kind = at.sharding
-    reduced = links.time("all_reduce", message, group, at.tp)
+    by = at.data_algorithm
+    reduced = links.time("all_reduce", message, group, at.tp, by)
     seconds = reduced
     repeated, call = zero, zero
     ranks = np.minimum(at.shard_group, group)
@@ -183,11 +198,13 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     sharded = (kind == Sharding.FSDP) | (kind == Sharding.HSDP)
     # Each copy of the shards sums up with the others.
     across = (
-        links.time("all_reduce", message / ranks, copies, at.tp * ranks) if _any_above_one(copies) else zero
+        links.time("all_reduce", message / ranks, copies, at.tp * ranks, by)
+        if _any_above_one(copies)
+        else zero
     )
     if np.any(states):
-        scattered = links.time("reduce_scatter", message, ranks, at.tp)
-        gathered = links.time("all_gather", trained * element, ranks, at.tp)
+        scattered = links.time("reduce_scatter", message, ranks, at.tp, by)
+        gathered = links.time("all_gather", trained * element, ranks, at.tp, by)
         seconds = np.where(states, scattered + across + gathered, seconds)
         repeated = np.where((kind == Sharding.ZERO2) & (at.accumulation > 1.0), scattered, 0.0)
     if np.any(kind == Sharding.PARAMETER_SERVER):
@@ -196,17 +213,19 @@ def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
     shards: Array = zero
     if np.any(sharded):
         layers = np.maximum(ops.layers / at.pp, 1.0)
-        gather = links.time("all_gather", dense * element / layers, ranks, at.tp)
-        scatter = links.time("reduce_scatter", dense * wire / layers * ops.trainable_fraction, ranks, at.tp)
+        gather = links.time("all_gather", dense * element / layers, ranks, at.tp, by)
+        scatter = links.time(
+            "reduce_scatter", dense * wire / layers * ops.trainable_fraction, ranks, at.tp, by
+        )
         shards = np.where(sharded, layers * (2.0 * gather + scatter), 0.0)
         seconds = np.where(sharded, across, seconds)
     if np.any(expert > 0):
         routed = links.time(
-            "all_reduce", expert * ops.trainable_fraction * wire, at.expert_copies, at.expert_ranks
+            "all_reduce", expert * ops.trainable_fraction * wire, at.expert_copies, at.expert_ranks, by
         )
         seconds = seconds + np.where(expert > 0, routed, 0.0)
     if custom_buckets(at):
-        call = links.time("all_reduce", np.zeros_like(message), group, at.tp)
+        call = links.time("all_reduce", np.zeros_like(message), group, at.tp, by)
     apart = group > 1.0
     return Exchange(
         np.where(apart, seconds, 0.0), shards, np.where(apart, repeated, 0.0), trained * gradient, call

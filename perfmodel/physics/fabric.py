@@ -28,6 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.physics.algorithms import AUTO, has, terms
 from perfmodel.physics.constants import (
     HOPS_PER_DOUBLING,
     IN_SWITCH_RANKS,
@@ -97,6 +98,7 @@ def collective_time(
     in_switch_bytes_per_s: ArrayLike = 0.0,
     in_network_bytes_per_s: ArrayLike = 0.0,
     p: ArrayLike = 1.0,
+    algorithm: str = AUTO,
 ) -> Array:
     """Seconds that `op` takes on `message_bytes` among `ranks` accelerators spread over `nodes` domains.
 
@@ -118,6 +120,8 @@ def collective_time(
     in_switch_bytes_per_s : rate of reduction inside the scale-up switch (NVLS); 0 when there is none.
     in_network_bytes_per_s : rate per domain of reduction inside the network (SHARP); 0 when there is none.
     p : width of the knee, equation (1); 1 is Hockney.
+    algorithm : one of `physics.algorithms.ALGORITHMS`; `auto`, tabulated below, is what libraries were measured to do.
+        An operation that has no such algorithm is done as with `auto`.
 
     Steps (A = base + s1 * step_up + s2 * step_out; g = n/k):
 
@@ -154,6 +158,19 @@ def collective_time(
     up_rate = np.asarray(up_bytes_per_s, float)
     out_rate = np.asarray(out_bytes_per_s_per_node, float)
     copy = OWN_SHARD_COPY / n
+    if algorithm != AUTO and has(op, algorithm):
+        chosen = terms(op, algorithm, size, n, k)
+        up = (chosen.up_bytes + size * copy) / up_rate
+        out = chosen.out_bytes / out_rate
+        if chosen.in_switch:
+            # Where only one of the tiers reduces, the other goes by the ring.
+            ring = (terms(op, "ring", size, n, k).up_bytes + size * copy) / up_rate
+            up = _instead(ring, chosen.up_bytes, in_switch_bytes_per_s)
+            out = _instead(out, size * np.minimum(k - 1.0, 1.0), in_network_bytes_per_s)
+        latency = np.asarray(base_s, float) + chosen.steps_up * np.asarray(step_up_s, float)
+        latency = latency + chosen.steps_out * np.asarray(step_out_s, float)
+        moved = up + out if chosen.in_series else soft_max(up, out)
+        return np.asarray(np.where(n > 1.0, knee_sum(latency, moved, p), 0.0))
     inner = 1.0 - k / n  # share of a ring's hops that stay inside a domain, times (n-1)/n
     outer = np.minimum(k - 1.0, 1.0)  # 0 inside one domain, 1 across several
     steps_up: Array
@@ -204,6 +221,12 @@ def _best(seconds: Array, size: Array, rate: ArrayLike) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         other = np.where(r > 0.0, size / r, np.inf)
     return np.asarray(np.minimum(seconds, other))
+
+
+def _instead(seconds: Array, size: Array, rate: ArrayLike) -> Array:
+    """`size / rate` where there is such a way, else `seconds`."""
+    r = np.asarray(rate, float)
+    return np.asarray(np.where(r > 0.0, size / np.where(r > 0.0, r, 1.0), seconds))
 
 
 _CUBE_MESH: Final = np.array([0.0, 6.0, 1.0, 2.0, 4.0, 2.0, 2.0, 4.0, 6.0])

@@ -106,6 +106,12 @@ class Layouts:
     length_spread: Array  # standard deviation over mean of a sample's work
     slow_share: Array  # of devices that are always slow
     slowdown: Array  # their step time over a healthy one's
+    data_algorithm: (
+        Array  # of the exchange between replicas: a code of `algorithms.CODES`, 0 being the library's own
+    )
+    tensor_algorithm: Array
+    context_algorithm: Array
+    expert_algorithm: Array
 
     @property
     def expert_ranks(self) -> Array:
@@ -136,6 +142,10 @@ DECLARED: dict[str, float] = {
     "length_spread": 0.0,
     "slow_share": 0.0,
     "slowdown": 1.0,
+    "data_algorithm": 0.0,
+    "tensor_algorithm": 0.0,
+    "context_algorithm": 0.0,
+    "expert_algorithm": 0.0,
 }
 
 ONE_BUCKET = 1e12  # bytes, more than any gradient

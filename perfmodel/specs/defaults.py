@@ -53,6 +53,7 @@ class Finisher:
         global_batch, per_accelerator = self._batch(regime, seq_len)
         framework = spec.framework or self._framework()
         gradient_dtype = self._stack()
+        self._algorithms()
         if self.problems:
             raise SpecError(self.problems)
         job = Job(
@@ -84,6 +85,7 @@ class Finisher:
             length_spread=spec.length_spread,
             slow_devices=spec.slow_devices,
             stack=spec.stack,
+            algorithm=spec.algorithm,
             notes=tuple(self.notes),
         )
         job._tree = self.tree
@@ -149,6 +151,28 @@ class Finisher:
 
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         self.problems.append(self.tree.mark_at(path).problem(code, message, help))
+
+    def _algorithms(self) -> None:
+        """Reduction in the switch needs a switch that reduces; what an exchange cannot do is said."""
+        chosen, cluster = self.spec.algorithm, self.spec.cluster
+        if chosen is None:
+            return
+        links = (cluster.node.scale_up, cluster.network)
+        reduces = any(link is not None and link.in_network_reduction for link in links)
+        at_once: dict[str, list[str]] = {}
+        for kind, word in chosen.model_dump().items():
+            if word == "in_switch" and not reduces:
+                at_once.setdefault("in_switch", []).append(kind)
+            if kind == "expert_parallel" and word in ("tree", "in_switch", "parameter_server"):
+                self.notes.append(
+                    f"algorithm {word} is none of an all-to-all: exchanges between experts stay auto"
+                )
+        if at_once:
+            self._refuse(
+                "algorithm",
+                f"no link of {cluster.name} reduces inside its switch: algorithm in_switch is not possible",
+                "take ring, tree or hierarchical, or state in_network_reduction: true for the link",
+            )
 
     def _batch_words(self) -> None:
         spec = self.spec

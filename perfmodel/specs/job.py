@@ -27,6 +27,9 @@ from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]
 BucketSize = Annotated[float, Quantity("B", least="1 kB", most="1 TB")]
+Algorithm = Literal[
+    "auto", "ring", "tree", "halving_doubling", "in_switch", "hierarchical", "parameter_server"
+]
 Framework = FrameworkClass
 
 
@@ -94,6 +97,15 @@ class SlowDevices(SpecModel):
     )
 
 
+class Algorithms(SpecModel):
+    """Algorithm of each kind of exchange; `auto` is what the library takes, as measured sweeps show it."""
+
+    data_parallel: Algorithm = Field("auto", description="Gradients and sharded weights, between replicas.")
+    tensor_parallel: Algorithm = Field("auto", description="Activations, inside a tensor group.")
+    context_parallel: Algorithm = Field("auto", description="Keys and values, along the sequence.")
+    expert_parallel: Algorithm = Field("auto", description="Tokens, to their experts and back.")
+
+
 class JobFile(SpecModel):
     """A job as it is written: every key but workload and cluster may be missing."""
 
@@ -144,6 +156,10 @@ class JobFile(SpecModel):
     )
     slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
     stack: Stack | None = Field(None, description="Declared facts of the software stack.")
+    algorithm: Algorithms | None = Field(
+        None,
+        description="Algorithm of the collectives, one word for all or a mapping by kind of exchange; auto: the library's own.",
+    )
 
 
 class Job(FileModel):
@@ -177,6 +193,7 @@ class Job(FileModel):
     length_spread: float | None = None
     slow_devices: SlowDevices | None = None
     stack: Stack | None = None
+    algorithm: Algorithms | None = None
     notes: tuple[str, ...]
 
     @property

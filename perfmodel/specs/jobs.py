@@ -6,14 +6,14 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from perfmodel.errors import SpecError, UsageError
+from perfmodel.errors import SpecError, UsageError, did_you_mean
 from perfmodel.specs.catalog import REFERENCES, Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.defaults import Finisher
 from perfmodel.specs.folders import SUFFIXES
-from perfmodel.specs.job import Jitter, Job, JobFile, Reliability
+from perfmodel.specs.job import Algorithm, Algorithms, Jitter, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 
 __all__ = [
@@ -191,7 +191,7 @@ def _set(resolved: Resolution, parts: list[str], item: Tree, catalog: Catalog, k
 
 
 def _shorthands(resolved: Resolution) -> Tree:
-    """`layout: auto` and `price: 2.10 USD/h` in their long forms."""
+    """`layout: auto`, `price: 2.10 USD/h` and `algorithm: ring` in their long forms."""
     tree = resolved.tree
     layout, price, name = tree.get("layout"), tree.get("price"), tree.get("name")
     if layout is not None and isinstance(layout.value, str):
@@ -208,6 +208,25 @@ def _shorthands(resolved: Resolution) -> Tree:
         tree = tree.with_item(
             "price", Tree({"per_accelerator": price}, price.mark, {"per_accelerator": price.mark})
         )
+    algorithm = tree.get("algorithm")
+    if algorithm is not None and isinstance(algorithm.value, str):
+        tree = _one_algorithm(tree, algorithm, resolved)
     if name is not None and name.value is None:
         tree = tree.without("name")
     return tree
+
+
+def _one_algorithm(tree: Tree, word: Tree, resolved: Resolution) -> Tree:
+    """`algorithm: ring` as the mapping that gives every kind of exchange a ring."""
+    known = get_args(Algorithm)
+    if word.value not in known:
+        guess = did_you_mean(str(word.value), known)
+        help = f"one of {', '.join(known)}, or a mapping by kind of exchange"
+        resolved.problems.append(
+            word.mark.problem("S011", f'"{word.value}" is not an algorithm{guess}', help)
+        )
+        return tree.without("algorithm")
+    kinds = tuple(Algorithms.model_fields)
+    return tree.with_item(
+        "algorithm", Tree(dict.fromkeys(kinds, word), word.mark, dict.fromkeys(kinds, word.mark))
+    )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Belief
+from perfmodel.physics.algorithms import CODES
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.layouts import DECLARED, ONE_BUCKET, usual_bucket_bytes, usual_gradient_bytes
 from perfmodel.specs.catalog import Catalog
@@ -51,6 +52,11 @@ def declared(job: Job) -> dict[str, float]:
     }
     if job.stack is not None and job.stack.overlap_tensor is False:
         found["tp_hidden"] = 0.0
+    if job.algorithm is not None:
+        found |= {
+            f"{kind.removesuffix('_parallel')}_algorithm": CODES[word]
+            for kind, word in job.algorithm.model_dump().items()
+        }
     if job.compression is not None:
         found |= {"compression": job.compression.ratio, "compression_s": job.compression.cost}
     if job.stalls:

@@ -19,6 +19,7 @@ COMMANDS = {
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
     "study": "study examples/alexnet-k80.csv --regime weak",
     "law": "law amdahl --serial 0.05 -k 1..8",
+    "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",

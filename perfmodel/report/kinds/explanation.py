@@ -160,7 +160,32 @@ def _collectives(result: Mapping[str, Any]) -> list[Table]:
         "takes no longer than the arithmetic behind which it may run; what shows even then the framework does not overlap. "
         "Below 1 % from: the least at which what shows is less than 1 % of the step."
     )
-    return [Table("Collectives", [column for _, column in specs], cells, note=note, role="breakdown")]
+    found = [Table("Collectives", [column for _, column in specs], cells, note=note, role="breakdown")]
+    return found + _calls(rows)
+
+
+def _calls(rows: list[dict[str, Any]]) -> list[Table]:
+    """One call of each collective: its algorithm and what its time is made of."""
+    if not any(row.get("algorithm") for row in rows):
+        return []
+    columns = [
+        Column("collective", "", 0, "name"),
+        Column("algorithm", "", 0, "algorithm"),
+        Column("message", "B", 1, "message_bytes"),
+        Column("ranks", "", 1, "ranks"),
+        Column("steps", "", 2, "steps"),
+        Column("steps x alpha", "s", 0, "alpha_s"),
+        Column("bytes x beta", "s", 0, "beta_s"),
+        Column("gamma", "s", 3, "gamma_s"),
+        Column("ring = tree at", "B", 1, "crossover_bytes"),
+        Column("ahead beyond", "", 3, "beyond_crossover"),
+    ]
+    cells: list[list[Cell]] = [[as_cell(row.get(column.key)) for column in columns] for row in rows]
+    note = (
+        "One call: its messages one after another, its bytes over the slowest tier, and what adding them takes by memory "
+        "bandwidth (the fitted bandwidth has that in it). auto: what the library takes."
+    )
+    return [Table("One call of each", columns, cells, note=note, role="breakdown")]
 
 
 def _memory(result: Mapping[str, Any]) -> list[Table]:

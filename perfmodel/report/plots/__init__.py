@@ -32,6 +32,7 @@ _MODULES = {
     "sweep": "planning",
     "roofline": "physics",
     "straggler": "physics",
+    "collective": "physics",
     "validation": "evidence",
     "error_by_k": "evidence",
     "calibration": "evidence",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
+from perfmodel.report.kinds import collective as collective_kind
 from perfmodel.report.kinds import roofline as roofline_kind
 from perfmodel.report.model import Envelope, listed, mapping, mappings, result_of
 from perfmodel.report.plots import data, style
@@ -105,4 +106,29 @@ def straggler(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {"roofline": roofline, "straggler": straggler}
+def collective(envelope: Envelope) -> Figure:
+    """Time of each algorithm against the size of the message, with what was measured and where they change places."""
+    result = result_of(envelope)
+    (chart,) = collective_kind.charts(envelope)
+    figure, axes = style.new(chart.title, "", "")
+    factor = style.unit_axis(axes, "y", [y for s in chart.series for y in s.y], "s", "time")
+    wide = style.unit_axis(axes, "x", chart.series[0].x, "B", "message")
+    for i, series in enumerate(chart.series):
+        dots = series.style == "dots"
+        axes.plot(
+            [x / wide for x in series.x], [(y or 0.0) / factor for y in series.y],
+            color=style.RED if dots else style.COLORS[i % 8], linestyle="" if dots else style.DASHES[i % 4],
+            marker="D" if dots else "", label=series.name.replace("_", " "),
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ranks = mapping(result.get("curves")).get("ranks")
+    low, high = chart.series[0].x[0], chart.series[0].x[-1]
+    for row in mappings(result.get("crossovers")):
+        if row.get("ranks") == ranks and low < float(row["bytes"]) < high:
+            style.vertical(axes, float(row["bytes"]) / wide, f"{row['to']} from here".replace("_", " "))
+    style.legend(axes, loc="upper left")
+    return figure
+
+
+PLOTS: dict[str, Any] = {"roofline": roofline, "straggler": straggler, "collective": collective}
