@@ -159,15 +159,11 @@ class Finisher:
             return
         links = (cluster.node.scale_up, cluster.network)
         reduces = any(link is not None and link.in_network_reduction for link in links)
-        at_once: dict[str, list[str]] = {}
-        for kind, word in chosen.model_dump().items():
-            if word == "in_switch" and not reduces:
-                at_once.setdefault("in_switch", []).append(kind)
-            if kind == "expert_parallel" and word in ("tree", "in_switch", "parameter_server"):
-                self.notes.append(
-                    f"algorithm {word} is none of an all-to-all: exchanges between experts stay auto"
-                )
-        if at_once:
+        if chosen.expert_parallel in ("tree", "in_switch", "parameter_server"):
+            self.notes.append(
+                f"algorithm {chosen.expert_parallel} is none of an all-to-all: exchanges between experts stay auto"
+            )
+        if "in_switch" in chosen.model_dump().values() and not reduces:
             self._refuse(
                 "algorithm",
                 f"no link of {cluster.name} reduces inside its switch: algorithm in_switch is not possible",
