@@ -51,7 +51,36 @@ class MicroBatch:
 
 
 def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> MicroBatch:
-    """The phases of the theory page on the roofline, cut by the layout; all arrays broadcast."""
+    r"""The phases of the theory page on the roofline, cut by the layout; all arrays broadcast.
+
+    With F and V the FLOP and bytes of a phase, P and B the rates, r the share recomputed:
+
+    .. math:: t = \sum_{\mathrm{products}} t_{RIO} + t_{\mathrm{attention}}
+        + (2.6 + r)\,V_{\mathrm{elementwise}}/B + (3 + r)\,(F/P \,|\, V/B)_{\mathrm{other}}                      (1)
+
+    Reference: Korthikanti et al. 2022, arXiv:2205.05198 (element-wise traffic); Williams et al. 2009 (roofline).
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : numbers of the cluster in SI units (`physics.machine`).
+    at : layouts (`physics.layouts`).
+    c : coefficients (`physics.coefficients`).
+
+    Returns
+    -------
+    Seconds of each phase, forward plus backward, on an average stage.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> one = micro_batch(transformer(), node(), at, quiet())
+    >>> flop = transformer().training_flop() - 3.5 * transformer().attention_flop
+    >>> bool(one.matmul + one.last > flop / 1e14)  # never faster than the peak
+    True
+    """
     tokens = at.micro_batch * ops.tokens / at.cp
     bandwidth = machine.memory_bytes_per_s * c.memory
     cut = 1.0 / (at.cp * at.tp * at.pp)
@@ -96,13 +125,53 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
 
 
 def other_work(ops: Operations, machine: Machine, c: Coefficients) -> Array:
-    """FLOP that convolutions, recurrences and other counted arithmetic do forward, fewer where a fast algorithm runs."""
+    r"""FLOP that convolutions, recurrences and other counted arithmetic do forward, fewer where a fast algorithm runs.
+
+    .. math:: F = F_{\mathrm{other}} - w\,F_{3\times3}\,(1 - 1/2.25)                                              (2)
+
+    Reference: Lavin & Gray 2016, arXiv:1509.09308, sec. 4.1.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : numbers of the cluster in SI units (`physics.machine`).
+    c : coefficients; `winograd` is the share of 3x3 convolutions that a fast algorithm runs.
+
+    Returns
+    -------
+    FLOP of one sample, forward.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> float(other_work(transformer(), node(), quiet()))
+    0.0
+    """
     fast = machine.fast_convolutions * np.minimum(c.winograd, 1.0) * ops.conv3x3_flop
     return np.asarray(ops.other_flop - fast * (1.0 - 1.0 / FAST_CONVOLUTION))
 
 
 def score_bytes(ops: Operations, machine: Machine, again: Array, per_score: tuple[float, float]) -> Array:
-    """Bytes of one probability in a step, from those in 16 bit of a forward and a backward pass."""
+    r"""Bytes of one probability in a step, from those in 16 bit of a forward and a backward pass.
+
+    .. math:: b = \big(b_f (1 + a) + b_b\big)\,\max(w, w_s)/2                                                      (3)
+
+    with w the bytes of an element and w_s those that the workload keeps its scores in. Counted, no reference.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : numbers of the cluster in SI units (`physics.machine`).
+    again : share of the forward pass that is repeated, 0 to 1.
+    per_score : bytes of one probability in 16 bit, (forward, backward).
+
+    Returns
+    -------
+    Bytes of one probability in a step.
+
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> float(score_bytes(transformer(), node(), np.asarray(1.0), (4.0, 8.0)))
+    16.0
+    """
     forward, backward = per_score
     width = 0.5 * np.maximum(machine.element_bytes, ops.least_score_bytes)
     return np.asarray((forward * (1.0 + again) + backward) * width)
@@ -132,5 +201,20 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
 
 
 def host_stall(device_s: Array, host_s: Array) -> Array:
-    """What a busy host adds to `device_s`: a rounded max(device, host) minus the device time."""
+    """What a busy host adds to `device_s`: a rounded max(device, host) minus the device time.
+
+    .. math:: t = (d^4 + h^4)^{1/4} - d                                                                            (4)
+
+    Parameters
+    ----------
+    device_s : time of the device [s].
+    host_s : time in which the host issues its kernels [s].
+
+    Returns
+    -------
+    Seconds added to `device_s`.
+
+    >>> host_stall(np.asarray(1.0), np.asarray([0.0, 1.0])).round(3).tolist()
+    [0.0, 0.189]
+    """
     return soft_max(device_s, host_s) - device_s

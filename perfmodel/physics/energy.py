@@ -42,6 +42,15 @@ def power_w(share: npt.ArrayLike, *, rated_w: npt.ArrayLike, idle_w: npt.ArrayLi
 
     .. math:: P = P_0 + a\,(P_{\max} - P_0)
 
+    Parameters
+    ----------
+    share : part a of the range from idle to rated power, 0 to 1.
+    rated_w, idle_w : draw at full load and at rest [W].
+
+    Returns
+    -------
+    Watts.
+
     >>> power_w(0.5, rated_w=700.0, idle_w=100.0).item()
     400.0
     """
@@ -65,6 +74,19 @@ def energy_j(
 
     `host_w` is the host's draw per accelerator [W]; hosts draw it whatever the accelerators do.
 
+    Parameters
+    ----------
+    k : number of accelerators.
+    seconds : time of one accelerator by activity [s]; the activities of `PowerShares`.
+    rated_w, idle_w : draw of an accelerator at full load and at rest [W].
+    host_w : draw of the host per accelerator [W], whatever the accelerators do.
+    pue : power usage effectiveness of the room, 1 or more.
+    shares : part of the power range that each activity draws.
+
+    Returns
+    -------
+    Joules at the meter.
+
     >>> t = {"compute": np.array([2.0]), "waiting": np.array([1.0])}
     >>> s = PowerShares(compute=1.0, waiting=0.0)
     >>> energy_j([8], t, rated_w=700.0, idle_w=100.0, host_w=300.0, pue=1.25, shares=s).tolist()
@@ -79,7 +101,18 @@ def energy_j(
 
 
 def carbon_g(energy: npt.ArrayLike, grams_per_j: npt.ArrayLike) -> Floats:
-    """Grams of CO2 equivalent of `energy` [J] on a grid that emits `grams_per_j` [g/J].
+    r"""Grams of CO2 equivalent of `energy` [J] on a grid that emits `grams_per_j` [g/J].
+
+    .. math:: m = E\,c
+
+    Parameters
+    ----------
+    energy : energy at the meter [J].
+    grams_per_j : intensity of the grid [g/J].
+
+    Returns
+    -------
+    Grams of CO2 equivalent.
 
     >>> carbon_g(KWH_J, 400.0 / KWH_J).round(9).item()
     400.0

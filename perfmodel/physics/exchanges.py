@@ -100,7 +100,35 @@ def _any_above_one(degree: Array) -> bool:
 
 
 def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
-    """Exposed seconds per micro-batch and stage: two all-reduces forward, two backward, again when recomputed."""
+    r"""Exposed seconds per micro-batch and stage: two all-reduces forward, two backward, again when recomputed.
+
+    .. math:: t = x\,\frac{L}{p}\,(4 + 2r)\;t_{\mathrm{all\,reduce}}(b\,s\,h\,w/c,\;t)                              (1)
+
+    x shows of it, L layers on p stages, b sequences of s tokens over c context ranks, width h, w bytes an element.
+    Reference: Shoeybi et al. 2019, arXiv:1909.08053, sec. 3.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+    repeated : share of a forward pass that is recomputed, 0 to 1.
+
+    Returns
+    -------
+    Seconds that show, per micro-batch and stage.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, tp=2)
+    >>> from perfmodel.physics.coefficients import textbook
+    >>> links = Links(node(), at, textbook())
+    >>> one, again = (tensor_parallel(transformer(), at, links, np.asarray(r)) for r in (0.0, 1.0))
+    >>> round(float(again / one), 12)  # six calls for four
+    1.5
+    """
     if not _any_above_one(at.tp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes
@@ -111,7 +139,31 @@ def tensor_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
 
 
 def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
-    """Keys and values gathered forward; gathered again and their gradients reduced backward."""
+    r"""Keys and values gathered forward; gathered again and their gradients reduced backward.
+
+    .. math:: t = x\,\frac{L_a}{p}\,(3 + r)\;t_{\mathrm{all\,gather}}(b\,s\,d_{kv}\,w/t,\;c)                          (2)
+
+    L_a layers with attention, d_kv the width of keys and values. Reference: Dubey et al. 2024, arXiv:2407.21783, sec. 3.3.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+    repeated : share of a forward pass that is recomputed, 0 to 1.
+
+    Returns
+    -------
+    Seconds that show, per micro-batch and stage.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> float(context_parallel(transformer(), at, Links(node(), at, quiet()), np.asarray(0.0)))  # one context rank
+    0.0
+    """
     if not _any_above_one(at.cp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
@@ -120,7 +172,32 @@ def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array
 
 
 def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array) -> Array:
-    """Dispatch and combine, forward and backward; recommender tables exchange their vectors the same way."""
+    r"""Dispatch and combine, forward and backward; recommender tables exchange their vectors the same way.
+
+    .. math:: t = x\,\frac{L_e}{p}\,(4 + 2r)\;t_{\mathrm{all\,to\,all}}(b\,s\,k\,h_e\,w/(c\,t),\;e)                     (3)
+
+    L_e layers of experts, each token sent to k of them in h_e elements. Tables of a recommender: two exchanges of their
+    vectors. Reference: Lepikhin et al. 2020, arXiv:2006.16668; Naumov et al. 2019, arXiv:1906.00091.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+    repeated : share of a forward pass that is recomputed, 0 to 1.
+
+    Returns
+    -------
+    Seconds that show, per micro-batch and stage.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> float(expert_parallel(transformer(), at, Links(node(), at, quiet()), np.asarray(0.0)))  # no experts
+    0.0
+    """
     total: Array = np.zeros(())
     if _any_above_one(at.ep):
         message = (
@@ -141,7 +218,30 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
 
 
 def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
-    """Seconds of one message from a pipeline stage to the next."""
+    r"""Seconds of one message from a pipeline stage to the next.
+
+    .. math:: t = t_{\mathrm{p2p}}(b\,s\,h\,w/(c\,t))                                                                (4)
+
+    Reference: Narayanan et al. 2021, arXiv:2104.04473, sec. 4.1 (each tensor rank sends its part).
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+
+    Returns
+    -------
+    Seconds of one message.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2)
+    >>> float(pipeline_message(transformer(), at, Links(node(), at, quiet())).round(6))  # 4.2 MB over 100 GB/s, and latency
+    4.9e-05
+    """
     if not _any_above_one(at.pp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens / at.cp * ops.hidden * links.machine.element_bytes / at.tp
@@ -149,12 +249,55 @@ def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
 
 
 def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
-    """Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage."""
+    r"""Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage.
+
+    .. math:: t = 2\,v\,x\,t_{\mathrm{message}}                                                                     (5)
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+
+    Returns
+    -------
+    Seconds that show, per micro-batch.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2)
+    >>> float(pipeline_messages(transformer(), at, Links(node(), at, quiet())))  # a quiet machine hides them
+    0.0
+    """
     return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
 
 
 def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
-    """Parameters held by one device before sharding: (replicated over dp, in experts)."""
+    r"""Parameters held by one device before sharding: (replicated over dp, in experts).
+
+    .. math:: n = \frac{n_{\mathrm{blocks}}}{t\,p} + \frac{n_{\mathrm{words}}}{t}\,(1 \text{ or } \tfrac12), \qquad
+        n_e = \frac{n_{\mathrm{experts}}}{\max(e, t)\,p}                                                           (6)
+
+    A pipeline holds the words on its first and last stage. Reference: Narayanan et al. 2021, arXiv:2104.04473.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+
+    Returns
+    -------
+    Numbers of parameters.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, tp=2)
+    >>> [float(count) for count in local_parameters(transformer(), at)]
+    [28966912.0, 0.0]
+    """
     embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
     dense = ops.block_params / (at.tp * at.pp) + embedding
     return dense, ops.expert_params / (at.expert_ranks * at.pp)
@@ -172,9 +315,36 @@ class Exchange:
 
 
 def data_parallel(ops: Operations, at: Layouts, links: Links) -> Exchange:
-    """All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights.
+    r"""All-reduce, reduce-scatter plus all-gather, parameter server, or sharded weights.
 
     Gradients travel in their declared type, over the compression's ratio; weights in the type of the training.
+
+    With n parameters of a rank, g bytes a gradient and w a weight, over a group of dp cp ranks:
+
+    .. math:: t = t_{\mathrm{all\,reduce}}(n g) \quad\text{or}\quad t_{\mathrm{reduce\,scatter}}(n g)
+        + t_{\mathrm{all\,gather}}(n w)                                                                           (7)
+
+    the first with plain replicas, the second with sharded states; sharded weights are gathered twice and their gradients
+    scattered once in every micro-batch. Reference: Rajbhandari et al. 2020, arXiv:1910.02054, sec. 7.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+    links : the links of the machine with their coefficients.
+
+    Returns
+    -------
+    Seconds and bytes of a step's exchanges, before anything hides.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> found = data_parallel(transformer(), at, Links(node(), at, quiet()))
+    >>> float(found.gradient_bytes / 2.0) == float(transformer().params)
+    True
     """
     zero: Array = np.zeros(())
     if not _any_above_one(at.dp * at.cp):

@@ -47,6 +47,26 @@ def exposed(
     """Equation (1) for the exchange at the end of a step and for those of its other micro-batches.
 
     No less shows than the share `unhidden` that a link was measured to leave.
+
+    Parameters
+    ----------
+    exchange : seconds and bytes of the exchanges of a step.
+    at : layouts (`physics.layouts`).
+    window_s : backward pass behind which they may hide [s].
+    never : share that never hides, 0 to 1.
+    unhidden : share that the link was measured to leave, 0 to 1.
+
+    Returns
+    -------
+    Seconds of a mean step.
+
+    >>> from perfmodel.physics.layouts import layouts
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> none = np.zeros(())
+    >>> exchange = Exchange(np.asarray(2.0), none, none, none, none)
+    >>> endless = exposed(exchange, at, np.asarray(1e9), np.asarray(0.1), 0.0)
+    >>> round(float(endless.shown), 6), round(float(endless.hidden), 6)
+    (0.2, 1.8)
     """
     seconds, window, share = exchange.gradients, window_s, never
     if custom_buckets(at):

@@ -56,6 +56,16 @@ def knee_sum(latency_s: ArrayLike, bandwidth_s: ArrayLike, p: ArrayLike = 1.0) -
 
     `p = 1` is Hockney's sum, `p < 1` a wider knee. Seconds in, seconds out.
 
+    Parameters
+    ----------
+    latency_s : time of all steps [s].
+    bandwidth_s : time of all bytes [s].
+    p : width of the knee; 1 is Hockney's sum.
+
+    Returns
+    -------
+    Seconds.
+
     >>> float(knee_sum(3.0, 4.0)), float(knee_sum(4.0, 9.0, p=0.5))
     (7.0, 25.0)
     """
@@ -67,6 +77,14 @@ def knee_sum(latency_s: ArrayLike, bandwidth_s: ArrayLike, p: ArrayLike = 1.0) -
 def soft_max(x: ArrayLike, y: ArrayLike) -> Array:
     """The 4-norm of two non-negative terms, ``(x^4 + y^4)^(1/4)``: a maximum with a rounded corner.
 
+    Parameters
+    ----------
+    x, y : non-negative, of one unit.
+
+    Returns
+    -------
+    In the unit of the arguments.
+
     >>> float(soft_max(1.0, 0.0)), round(float(soft_max(1.0, 1.0)), 3)
     (1.0, 1.189)
     """
@@ -76,6 +94,14 @@ def soft_max(x: ArrayLike, y: ArrayLike) -> Array:
 
 def soft_share(x: ArrayLike) -> Array:
     """A share that nears 1 as x grows, ``x / (1 + x^8)^(1/8)``: the lesser of x and 1 with a rounded corner.
+
+    Parameters
+    ----------
+    x : non-negative, a plain number.
+
+    Returns
+    -------
+    Between 0 and 1.
 
     >>> round(float(soft_share(0.6)), 3), round(float(soft_share(1.0)), 3), round(float(soft_share(1e200)), 12)
     (0.599, 0.917, 1.0)
@@ -122,6 +148,10 @@ def collective_time(
     p : width of the knee, equation (1); 1 is Hockney.
     algorithm : one of `physics.algorithms.ALGORITHMS`; `auto`, tabulated below, is what libraries were measured to do.
         An operation that has no such algorithm is done as with `auto`.
+
+    Returns
+    -------
+    Seconds; 0 for one rank.
 
     Steps (A = base + s1 * step_up + s2 * step_out; g = n/k):
 
@@ -249,6 +279,16 @@ def group_link_share(topology: str, ranks_in_domain: ArrayLike, domain: ArrayLik
     ================  =======================================================================================
 
     Values between integers are interpolated, so that the share is continuous.
+
+    Parameters
+    ----------
+    topology : how the accelerators of a node are joined.
+    ranks_in_domain : ranks g of the group in one domain.
+    domain : accelerators of the domain.
+
+    Returns
+    -------
+    Share of the link, 0 to 1.
 
     >>> group_link_share("cube-mesh", [2, 4, 8]).round(3).tolist()
     [0.167, 0.667, 1.0]

@@ -40,6 +40,18 @@ def failure_rate_per_s(
     `mtbf_per_accelerator_s` and `mtbf_per_node_s` are mean times between failures of one accelerator and
     of what the accelerators of a node share [s]; `preemption_per_node_s` is the spot market's rate [1/s].
 
+    Parameters
+    ----------
+    k : number of accelerators.
+    mtbf_per_accelerator_s : mean time between failures of one accelerator [s].
+    mtbf_per_node_s : of what the accelerators of a node share [s].
+    accelerators_per_node : g.
+    preemption_per_node_s : rate at which the spot market takes a node back [1/s].
+
+    Returns
+    -------
+    Failures per second [1/s].
+
     >>> float(1 / failure_rate_per_s(16384, mtbf_per_accelerator_s=50_000 * 3600) / 3600).__round__(2)
     3.05
     """
@@ -55,6 +67,15 @@ def uninterrupted_s(length_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> Float
 
     .. math:: E = (e^{\lambda L} - 1)/\lambda
 
+    Parameters
+    ----------
+    length_s : time without a failure that is waited for [s].
+    rate_per_s : failures per second [1/s].
+
+    Returns
+    -------
+    Seconds.
+
     >>> uninterrupted_s(10.0, 0.0).item()
     10.0
     """
@@ -66,7 +87,20 @@ def uninterrupted_s(length_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> Float
 
 
 def young_interval_s(checkpoint_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> Floats:
-    r"""Young's interval between checkpoints [s], :math:`\sqrt{2 C / \lambda}` [1]; infinite without failures."""
+    r"""Young's interval between checkpoints [s], :math:`\sqrt{2 C / \lambda}` [1]; infinite without failures.
+
+    Parameters
+    ----------
+    checkpoint_s : time of one checkpoint [s].
+    rate_per_s : failures per second [1/s].
+
+    Returns
+    -------
+    Seconds.
+
+    >>> young_interval_s(50.0, 0.01).item()
+    100.0
+    """
     rate = np.asarray(rate_per_s, dtype=float)
     with np.errstate(divide="ignore"):
         return np.asarray(np.sqrt(2.0 * np.asarray(checkpoint_s, float) / rate))
@@ -77,6 +111,15 @@ def daly_interval_s(checkpoint_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> F
 
     .. math:: \tau = \sqrt{2CM}\,\Big[1 + \tfrac13\sqrt{C/2M} + \tfrac19\,C/2M\Big] - C \quad (C < 2M),
         \qquad \tau = M \text{ otherwise}
+
+    Parameters
+    ----------
+    checkpoint_s : time of one checkpoint [s].
+    rate_per_s : failures per second [1/s].
+
+    Returns
+    -------
+    Seconds.
 
     >>> round(daly_interval_s(60.0, 1 / 11000.0).item())
     1109
@@ -98,6 +141,15 @@ def best_interval_s(checkpoint_s: npt.ArrayLike, rate_per_s: npt.ArrayLike) -> F
     .. math:: \tau = \big(1 + W(-e^{-1-\lambda C})\big)/\lambda
 
     Restart time does not enter. Young and Daly are its expansions for small :math:`\lambda C`.
+
+    Parameters
+    ----------
+    checkpoint_s : time of one checkpoint [s].
+    rate_per_s : failures per second [1/s].
+
+    Returns
+    -------
+    Seconds.
 
     >>> round(best_interval_s(60.0, 1 / 11000.0).item())
     1109
@@ -166,6 +218,18 @@ def wall_time(
     independent segments, one at least. Work that cannot finish (:math:`\lambda s` very large) has an
     infinite wall time.
 
+    Parameters
+    ----------
+    work_s : useful work [s].
+    rate_per_s : failures per second [1/s].
+    checkpoint_s : time of one checkpoint [s].
+    restart_s : time from a failure to running again [s].
+    interval_s : work between two checkpoints [s].
+
+    Returns
+    -------
+    Moments in seconds.
+
     >>> w = wall_time(3600.0, rate_per_s=0.0, checkpoint_s=10.0, restart_s=60.0, interval_s=600.0)
     >>> w.mean_s.item(), w.variance_s2.item()
     (3660.0, 0.0)
@@ -215,6 +279,16 @@ def spare_wait_s(rate_per_s: npt.ArrayLike, *, repair_s: float, spares: int) -> 
     Broken units come back after `repair_s` on average, independently, so the number away is Poisson with
     mean :math:`a = \lambda D` (the M/G/infinity queue). A failure that finds n away waits until all but
     `spares` of the n + 1 are back: with exponential repairs, the sum of D/j for j from `spares`+1 to n+1.
+
+    Parameters
+    ----------
+    rate_per_s : failures per second [1/s].
+    repair_s : mean time until a broken unit is back [s].
+    spares : units in reserve.
+
+    Returns
+    -------
+    Seconds a failure.
 
     >>> spare_wait_s(1e-6, repair_s=3600.0, spares=0).item() > 3600
     True

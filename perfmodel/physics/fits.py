@@ -113,6 +113,16 @@ def fit_amdahl(k: ArrayLike, speedup: ArrayLike, *, baseline_k: float = 1.0) -> 
     With K0 = 1 this is Amdahl's serial fraction; otherwise s is the share of T(K0) that does not shrink.
     The ceiling and the K at half efficiency are in the units of the input, that is with S(K0) = K0.
 
+    Parameters
+    ----------
+    k : numbers of workers.
+    speedup : measured, with S(K0) = K0.
+    baseline_k : K0.
+
+    Returns
+    -------
+    Serial fraction with its standard error, ceiling and K at half efficiency.
+
     >>> fit = fit_amdahl([1, 2, 4, 8], [1.0, 2 / 1.05, 4 / 1.15, 8 / 1.35])
     >>> round(fit.serial_fraction, 12), round(fit.ceiling, 9)
     (0.05, 20.0)
@@ -143,6 +153,19 @@ def basis(r: ArrayLike, term: str, regime: Regime = "strong") -> Array:
 
     A ring all-reduce adds no basis of its own: its latency is `linear`, and its bandwidth, (r - 1)/r, is a
     mixture of `serial` and `parallel` that timings alone cannot separate from serial work.
+
+    Parameters
+    ----------
+    r : K/K0.
+    term : a term of `LAWS`.
+    regime : strong or weak.
+
+    Returns
+    -------
+    A plain number for each r.
+
+    >>> basis([1, 2, 4], "parallel").tolist(), basis([1, 2, 4], "log2").tolist()
+    ([1.0, 0.5, 0.25], [0.0, 1.0, 2.0])
     """
     r = np.asarray(r, dtype=np.float64)
     if term == "log2":
@@ -182,6 +205,16 @@ def fit_usl(k: ArrayLike, speedup: ArrayLike, *, baseline_k: float = 1.0) -> Usl
     """The Universal Scalability Law on `1/S = c (1/r + sigma (1 - 1/r) + kappa (r - 1))`, relative errors.
 
     The baseline is a measurement like the others: its own scale c is fitted, not pinned.
+
+    Parameters
+    ----------
+    k : numbers of workers.
+    speedup : measured, with S(K0) = K0.
+    baseline_k : K0.
+
+    Returns
+    -------
+    Contention and coherency with standard errors; NaN below three numbers of workers.
 
     >>> from perfmodel.physics.laws import usl_speedup
     >>> k = np.array([1, 2, 4, 8, 16, 32])
@@ -240,6 +273,18 @@ def choose_law(
     `SUBSTANTIAL_SUPPORT` of it, and no law was left untested for want of points. Repeats of one K count as
     separate evidence only as far as the best fit's misfit is not common to them (intraclass correlation
     rho): `n_eff = N/(1 + (N/m - 1) rho)` (2) for N runs at m different K.
+
+    Parameters
+    ----------
+    k : number of workers, once each.
+    mean_s, std_s : mean and standard deviation of the repeats [s].
+    repeats : runs at each K; None: one.
+    regime : strong or weak.
+    baseline_k : K0, at which each term counts one second; None: the smallest K.
+
+    Returns
+    -------
+    Every law that was tried, best first, and the one that the data single out, if any.
 
     >>> k = np.array([1, 2, 4, 8, 16, 32, 64])
     >>> choose_law(k, 0.05 + 0.95 / k).chosen

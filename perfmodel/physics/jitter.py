@@ -14,10 +14,22 @@ _HALVINGS = 50
 
 
 def equivalent_spread(k: ArrayLike, family: str, spread: float) -> Array:
-    """Lognormal spread s(K) with ``E[max of K]`` equal to that of `family` with `spread`.
+    r"""Lognormal spread s(K) with ``E[max of K]`` equal to that of `family` with `spread`.
 
     The step model knows one family, in closed form; the exact expected maximum of the declared one comes from
     `perfmodel.physics.stragglers`. At K = 1 nobody waits and the declared spread is returned.
+
+    .. math:: E[\max_K]\big(\mathrm{lognormal}(s)\big) = E[\max_K](\mathrm{family})                                  (1)
+
+    Parameters
+    ----------
+    k : numbers of workers.
+    family : a family of `physics.stragglers`.
+    spread : standard deviation over mean of one worker's step.
+
+    Returns
+    -------
+    Lognormal spread at each K, a plain number.
 
     >>> equivalent_spread([1, 64], "lognormal", 0.02).round(4).tolist()
     [0.02, 0.02]

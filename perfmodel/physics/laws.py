@@ -41,6 +41,15 @@ def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Array:
 def amdahl_time(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
     """Time relative to one worker, Amdahl: `T(K)/T(1) = s + (1 - s)/K` (1).
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    T(K)/T(1).
+
     >>> amdahl_time([1, 2, 8], 0.05).round(4)
     array([1.    , 0.525 , 0.1688])
     """
@@ -51,6 +60,15 @@ def amdahl_time(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
 def amdahl_speedup(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
     """Speedup, the inverse of (1): `S(K) = 1/(s + (1 - s)/K)`.
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A plain number.
+
     >>> float(amdahl_speedup(512, 0.05).round(4))
     19.2844
     """
@@ -58,12 +76,33 @@ def amdahl_speedup(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
 
 
 def amdahl_efficiency(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
-    """Efficiency `E(K) = S(K)/K = 1/(1 + s (K - 1))` (2)."""
+    """Efficiency `E(K) = S(K)/K = 1/(1 + s (K - 1))` (2).
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A plain number.
+
+    >>> float(amdahl_efficiency(21, 0.05))
+    0.5
+    """
     return 1.0 / (1.0 + np.asarray(serial_fraction, dtype=np.float64) * (_workers(k) - 1.0))
 
 
 def amdahl_ceiling(serial_fraction: ArrayLike) -> Array:
     """The speedup that no number of workers passes, `1/s`; infinite without serial work.
+
+    Parameters
+    ----------
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A plain number.
 
     >>> amdahl_ceiling([0.05, 0.0])
     array([20., inf])
@@ -73,6 +112,15 @@ def amdahl_ceiling(serial_fraction: ArrayLike) -> Array:
 
 def amdahl_k_at_efficiency(efficiency: ArrayLike, serial_fraction: ArrayLike) -> Array:
     """Real K at which (2) equals `efficiency`: `K = 1 + (1/E - 1)/s`.
+
+    Parameters
+    ----------
+    efficiency : E, 0 to 1.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A real K.
 
     >>> float(amdahl_k_at_efficiency(0.5, 0.05).round(6))
     21.0
@@ -85,6 +133,15 @@ def amdahl_k_at_efficiency(efficiency: ArrayLike, serial_fraction: ArrayLike) ->
 def amdahl_smallest_k_below(efficiency: ArrayLike, serial_fraction: ArrayLike) -> Array:
     """Smallest whole K with `E(K) < efficiency`; infinite when there is none.
 
+    Parameters
+    ----------
+    efficiency : E, 0 to 1.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A whole K.
+
     >>> amdahl_smallest_k_below(0.5, [0.01, 0.05, 0.2])
     array([102.,  22.,   7.])
     """
@@ -93,6 +150,15 @@ def amdahl_smallest_k_below(efficiency: ArrayLike, serial_fraction: ArrayLike) -
 
 def amdahl_serial_for_efficiency(k: ArrayLike, efficiency: ArrayLike) -> Array:
     """Largest serial fraction that keeps `E(K) >= efficiency`: `s = (1/E - 1)/(K - 1)`, at most 1.
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    efficiency : E, 0 to 1.
+
+    Returns
+    -------
+    Serial fraction.
 
     >>> amdahl_serial_for_efficiency([2, 8, 512], 0.8).round(6)
     array([0.25    , 0.035714, 0.000489])
@@ -104,7 +170,19 @@ def amdahl_serial_for_efficiency(k: ArrayLike, efficiency: ArrayLike) -> Array:
 
 
 def smallest_integer_above(k: ArrayLike) -> Array:
-    """The smallest whole number strictly above `k`, with k itself read to nine digits."""
+    """The smallest whole number strictly above `k`, with k itself read to nine digits.
+
+    Parameters
+    ----------
+    k : any number.
+
+    Returns
+    -------
+    A whole number.
+
+    >>> smallest_integer_above([2.0, 2.5]).tolist()
+    [3.0, 3.0]
+    """
     k = np.asarray(k, dtype=np.float64)
     return np.floor(k * (1.0 + _ON_THE_BOUND)) + 1.0
 
@@ -115,6 +193,15 @@ def smallest_integer_above(k: ArrayLike) -> Array:
 def gustafson_speedup(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
     """Scaled speedup, Gustafson: `S(K) = s + K (1 - s)` (3); s is measured on the parallel machine.
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A plain number.
+
     >>> float(gustafson_speedup(512, 0.05).round(2))
     486.45
     """
@@ -123,12 +210,38 @@ def gustafson_speedup(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
 
 
 def gustafson_efficiency(k: ArrayLike, serial_fraction: ArrayLike) -> Array:
-    """Efficiency of (3): `E(K) = 1 - s (1 - 1/K)`; it never falls below `1 - s`."""
+    """Efficiency of (3): `E(K) = 1 - s (1 - 1/K)`; it never falls below `1 - s`.
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A plain number.
+
+    >>> round(float(gustafson_efficiency(2, 0.1)), 12)
+    0.95
+    """
     return 1.0 - np.asarray(serial_fraction, dtype=np.float64) * (1.0 - 1.0 / _workers(k))
 
 
 def gustafson_k_at_efficiency(efficiency: ArrayLike, serial_fraction: ArrayLike) -> Array:
-    """Real K at which (3) has this efficiency, `K = s/(E - 1 + s)`; infinite when E <= 1 - s."""
+    """Real K at which (3) has this efficiency, `K = s/(E - 1 + s)`; infinite when E <= 1 - s.
+
+    Parameters
+    ----------
+    efficiency : E, 0 to 1.
+    serial_fraction : serial share s of the work, 0 to 1.
+
+    Returns
+    -------
+    A real K.
+
+    >>> round(float(gustafson_k_at_efficiency(0.95, 0.1)), 9)
+    2.0
+    """
     e, s = np.broadcast_arrays(
         np.asarray(efficiency, dtype=np.float64), np.asarray(serial_fraction, dtype=np.float64)
     )
@@ -137,7 +250,20 @@ def gustafson_k_at_efficiency(efficiency: ArrayLike, serial_fraction: ArrayLike)
 
 
 def gustafson_serial_for_efficiency(k: ArrayLike, efficiency: ArrayLike) -> Array:
-    """Largest serial fraction that keeps the scaled efficiency: `s = (1 - E)/(1 - 1/K)`, at most 1."""
+    """Largest serial fraction that keeps the scaled efficiency: `s = (1 - E)/(1 - 1/K)`, at most 1.
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    efficiency : E, 0 to 1.
+
+    Returns
+    -------
+    Serial fraction.
+
+    >>> round(float(gustafson_serial_for_efficiency(2, 0.95)), 12)
+    0.1
+    """
     workers = _workers(k)
     bound = _divide(1.0 - np.asarray(efficiency, dtype=np.float64), 1.0 - 1.0 / workers)
     return np.minimum(np.where(workers == 1.0, 1.0, bound), 1.0)
@@ -151,6 +277,15 @@ def usl_speedup(k: ArrayLike, sigma: ArrayLike, kappa: ArrayLike) -> Array:
 
     sigma is contention (Amdahl's s), kappa is coherency: the cost of each pair talking to each other.
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    sigma, kappa : contention and coherency, plain numbers.
+
+    Returns
+    -------
+    A plain number.
+
     >>> float(usl_speedup(32, 0.05, 0.0)) == float(amdahl_speedup(32, 0.05))
     True
     """
@@ -158,7 +293,20 @@ def usl_speedup(k: ArrayLike, sigma: ArrayLike, kappa: ArrayLike) -> Array:
 
 
 def usl_efficiency(k: ArrayLike, sigma: ArrayLike, kappa: ArrayLike) -> Array:
-    """Efficiency of (4): `1/(1 + sigma (K - 1) + kappa K (K - 1))`."""
+    """Efficiency of (4): `1/(1 + sigma (K - 1) + kappa K (K - 1))`.
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    sigma, kappa : contention and coherency, plain numbers.
+
+    Returns
+    -------
+    A plain number.
+
+    >>> float(usl_efficiency(21, 0.05, 0.0))
+    0.5
+    """
     workers = _workers(k)
     sigma, kappa = np.asarray(sigma, dtype=np.float64), np.asarray(kappa, dtype=np.float64)
     return 1.0 / (1.0 + sigma * (workers - 1.0) + kappa * workers * (workers - 1.0))
@@ -166,6 +314,14 @@ def usl_efficiency(k: ArrayLike, sigma: ArrayLike, kappa: ArrayLike) -> Array:
 
 def usl_peak_k(sigma: ArrayLike, kappa: ArrayLike) -> Array:
     """Real K of the largest speedup, `sqrt((1 - sigma)/kappa)`, at least 1; infinite when kappa is zero.
+
+    Parameters
+    ----------
+    sigma, kappa : contention and coherency, plain numbers.
+
+    Returns
+    -------
+    A real K.
 
     >>> float(usl_peak_k(0.02, 0.0002))
     70.0
@@ -176,6 +332,15 @@ def usl_peak_k(sigma: ArrayLike, kappa: ArrayLike) -> Array:
 
 def usl_k_at_efficiency(efficiency: ArrayLike, sigma: ArrayLike, kappa: ArrayLike) -> Array:
     """Real K at which (4) has this efficiency: the root of `kappa x^2 + (sigma + kappa) x = 1/E - 1`, x = K - 1.
+
+    Parameters
+    ----------
+    efficiency : E, 0 to 1.
+    sigma, kappa : contention and coherency, plain numbers.
+
+    Returns
+    -------
+    A real K.
 
     >>> float(usl_k_at_efficiency(0.5, 0.05, 0.0))
     21.0
@@ -189,7 +354,21 @@ def usl_k_at_efficiency(efficiency: ArrayLike, sigma: ArrayLike, kappa: ArrayLik
 
 
 def usl_sigma_for_efficiency(k: ArrayLike, efficiency: ArrayLike, kappa: ArrayLike) -> Array:
-    """Largest sigma that keeps `E(K) >= efficiency` beside this kappa; NaN when kappa alone breaks it."""
+    """Largest sigma that keeps `E(K) >= efficiency` beside this kappa; NaN when kappa alone breaks it.
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    efficiency : E, 0 to 1.
+    kappa : coherency, a plain number.
+
+    Returns
+    -------
+    Contention.
+
+    >>> round(float(usl_sigma_for_efficiency(21, 0.5, 0.0)), 12)
+    0.05
+    """
     workers = _workers(k)
     loss = 1.0 / np.asarray(efficiency, dtype=np.float64) - 1.0
     bound = _divide(loss, workers - 1.0) - np.asarray(kappa, dtype=np.float64) * workers
@@ -209,6 +388,15 @@ def communication_rounds(k: ArrayLike, term: Term) -> tuple[Array, Array]:
     | log2   | log2 K          | log2 K         | a tree                                     |
     | log2p1 | log2(K + 1)     | log2(K + 1)    | a tree whose root pays at K = 1 too        |
     | ring   | 2 (K - 1)       | 2 (K - 1)/K    | ring all-reduce                            |
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    term : a row of the table.
+
+    Returns
+    -------
+    Rounds and volumes, plain numbers.
 
     >>> [float(x) for x in communication_rounds(4, "ring")]
     [6.0, 1.5]
@@ -235,6 +423,18 @@ def communication_time(
 ) -> Array:
     """Seconds of one exchange: `rounds alpha + volumes n/B`, with the rounds and volumes of (5).
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    term : a row of the table of (5).
+    alpha_s : latency of a round [s].
+    message_bytes : n [B].
+    bandwidth_bytes_per_s : B [B/s].
+
+    Returns
+    -------
+    Seconds.
+
     >>> float(communication_time(8, "log2", alpha_s=0.01))
     0.03
     """
@@ -260,6 +460,20 @@ def communicating_time(
 
     In the weak regime the work of a worker is fixed and `parallel/K` is `parallel`.
 
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    term : a row of the table of (5).
+    serial_s, parallel_s : work of one worker alone [s].
+    alpha_s : latency of a round [s].
+    message_bytes : n [B].
+    bandwidth_bytes_per_s : B [B/s].
+    regime : strong or weak.
+
+    Returns
+    -------
+    Seconds.
+
     >>> communicating_time([1, 64], "log2p1", serial_s=0.04, parallel_s=0.96, alpha_s=0.01).round(4)
     array([1.01  , 0.1152])
     """
@@ -279,7 +493,21 @@ def communicating_time(
 
 
 def strong_efficiency(k: ArrayLike, time_s: ArrayLike, baseline_k: float, baseline_s: ArrayLike) -> Array:
-    """Strong scaling, fixed problem: `E(K) = K0 T(K0)/(K T(K))` (7)."""
+    """Strong scaling, fixed problem: `E(K) = K0 T(K0)/(K T(K))` (7).
+
+    Parameters
+    ----------
+    k : number of workers; below 1 gives NaN.
+    time_s : T(K) [s].
+    baseline_k, baseline_s : K0 and T(K0) [s].
+
+    Returns
+    -------
+    A plain number.
+
+    >>> float(strong_efficiency(4, 0.5, 1, 1.0))
+    0.5
+    """
     return (
         baseline_k
         * np.asarray(baseline_s, dtype=np.float64)
@@ -289,6 +517,15 @@ def strong_efficiency(k: ArrayLike, time_s: ArrayLike, baseline_k: float, baseli
 
 def weak_efficiency(time_s: ArrayLike, baseline_s: ArrayLike) -> Array:
     """Weak scaling, fixed work per worker: `E(K) = T(K0)/T(K)` (8); the ideal is a flat 1.
+
+    Parameters
+    ----------
+    time_s : T(K) [s].
+    baseline_s : T(K0) [s].
+
+    Returns
+    -------
+    A plain number.
 
     >>> float(weak_efficiency(1.0602, 1.01).round(3))
     0.953

@@ -115,7 +115,21 @@ class Machine:
 
 
 def peak(accelerator: Accelerator, precision: str) -> float:
-    """Datasheet rate at `precision`, or at the nearest precision that the device has [FLOP/s]."""
+    """Datasheet rate at `precision`, or at the nearest precision that the device has [FLOP/s].
+
+    Parameters
+    ----------
+    accelerator : its datasheet.
+    precision : such as bf16 or fp8.
+
+    Returns
+    -------
+    FLOP per second.
+
+    >>> device = Accelerator(name="x", memory=1e9, memory_bandwidth=1e12, peak={"fp16": 2e14, "fp32": 2e13})
+    >>> peak(device, "bf16") == 2e14, peak(device, "fp64") == 2e13
+    (True, True)
+    """
     rates = {str(name): rate for name, rate in accelerator.peak.items()}
     for name in FALLBACKS[precision]:
         rate = rates.get(name)
@@ -125,7 +139,22 @@ def peak(accelerator: Accelerator, precision: str) -> float:
 
 
 def machine(cluster: Cluster, precision: str) -> Machine:
-    """Read a resolved cluster."""
+    """Read a resolved cluster.
+
+    Parameters
+    ----------
+    cluster : resolved, all in SI units.
+    precision : such as bf16 or fp8.
+
+    Returns
+    -------
+    Numbers in SI units.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> found = machine(Catalog.default().cluster("dgx-h100"), "bf16")
+    >>> float(found.node), bool(found.out_bytes_per_s == 5e10)  # a NIC of 400 Gbit/s each
+    (8.0, True)
+    """
     node = cluster.node
     per_node = float(node.accelerators_per_node)
     out = cluster.network
@@ -171,6 +200,28 @@ def numbers(
 
     `topology` is how the accelerators of a node are joined, where the link does not say. With `aligned_only` tensor cores
     take products of round widths alone.
+
+    Parameters
+    ----------
+    device : the accelerator's datasheet.
+    precision : such as bf16 or fp8.
+    per_node : accelerators that share a host.
+    domain : accelerators that share scale-up links.
+    scale_up : the link inside a domain; None: the host's bus.
+    network_bytes_per_s, network_latency_s : of a node [B/s per direction] and of a message [s].
+    out_overlap : share of an exchange across nodes that compute can hide, 0 to 1.
+    topology : how the accelerators of a node are joined, where the link does not say.
+    leaf_nodes, oversubscription : nodes under one leaf switch, and the taper beyond.
+    in_network : whether switches between nodes reduce.
+    aligned_only : whether tensor cores take products of round widths alone.
+
+    Returns
+    -------
+    Numbers in SI units.
+
+    >>> from perfmodel.physics.examples import node
+    >>> float(node().out_bytes_per_s)  # 100 GB/s shared by eight
+    12500000000.0
     """
     low = precision in ("fp8", "fp4", "int8")
     crowd = device.crowd
@@ -221,7 +272,20 @@ def _unbridged(link: Link | None, topology: str | None, count: int) -> float:
 
 
 def stack(items: Sequence[Machine]) -> Machine:
-    """Many machines along a trailing axis."""
+    """Many machines along a trailing axis.
+
+    Parameters
+    ----------
+    items : machines with scalar numbers.
+
+    Returns
+    -------
+    One machine whose arrays have one entry for each.
+
+    >>> from perfmodel.physics.examples import node
+    >>> stack([node(), node()]).node.tolist()
+    [8.0, 8.0]
+    """
     if not items:
         none = {f.name: np.zeros(0) for f in fields(Machine)}
         return Machine(**{**none, "up_share": np.zeros((UNIFORM.size, 0))})

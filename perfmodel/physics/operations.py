@@ -136,7 +136,20 @@ _SLOT_FIELDS = tuple(f.name for f in fields(Operations) if f.name.startswith("sl
 
 
 def stack(items: Sequence[Operations]) -> Operations:
-    """Many workloads along a trailing axis; missing slots are empty (count 0, shape 1)."""
+    """Many workloads along a trailing axis; missing slots are empty (count 0, shape 1).
+
+    Parameters
+    ----------
+    items : operations with scalar numbers.
+
+    Returns
+    -------
+    Operations whose arrays have one entry for each.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> stack([transformer(), transformer()]).tokens.tolist()
+    [1024.0, 1024.0]
+    """
     n_slots = max((item.slot_count.shape[0] for item in items), default=0)
     columns: dict[str, Array] = {}
     for field in fields(Operations):
@@ -153,7 +166,21 @@ def stack(items: Sequence[Operations]) -> Operations:
 
 
 def take(operations: Operations, index: NDArray[np.intp]) -> Operations:
-    """Stacked operations at the given positions (one workload may serve many points)."""
+    """Stacked operations at the given positions (one workload may serve many points).
+
+    Parameters
+    ----------
+    operations : stacked.
+    index : positions on the last axis.
+
+    Returns
+    -------
+    Operations of those positions.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> take(stack([transformer()]), np.array([0, 0])).layers.tolist()
+    [2.0, 2.0]
+    """
     return Operations(**{f.name: getattr(operations, f.name)[..., index] for f in fields(Operations)})
 
 
@@ -185,9 +212,31 @@ class _Slots:
 def operations(
     workload: Workload, seq_len: int | None = None, *, pads_vocabulary: bool = False
 ) -> Operations:
-    """Operations of one sample of `workload` at `seq_len` (the workload's own when not given).
+    r"""Operations of one sample of `workload` at `seq_len` (the workload's own when not given).
 
     `pads_vocabulary` says that whoever runs it rounds the number of logits up.
+
+    With b, s, h, L, V batch, tokens, width, layers and vocabulary, training a dense transformer takes about
+
+    .. math:: F = 72\,b\,s\,L\,h^2\,\Big(1 + \frac{s}{6h} + \frac{V}{12 L h}\Big)                                    (2)
+
+    (Narayanan et al. 2021, appendix, without recomputation); a causal mask halves the term in s.
+
+    Parameters
+    ----------
+    workload : its spec.
+    seq_len : tokens of a sample; None: the workload's own.
+    pads_vocabulary : whether the framework rounds the number of logits up.
+
+    Returns
+    -------
+    FLOP, bytes and counts of one sample.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> s, h, layers, words = 1024, 1024, 2, 32_000
+    >>> F = 72 * s * layers * h**2 * (1 + s / (12 * h) + words / (12 * layers * h))
+    >>> bool(abs(transformer().training_flop() / F - 1.0) < 0.01)
+    True
     """
     if not workload.is_counted:
         return _generic(workload)

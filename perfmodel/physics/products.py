@@ -52,7 +52,34 @@ class Product:
 def products(
     ops: Operations, machine: Machine, at: Layouts, c: Coefficients, repeated: Array
 ) -> Iterator[Product]:
-    """Each shape once; `repeated` is the share of a forward pass that is recomputed."""
+    r"""Each shape once; `repeated` is the share of a forward pass that is recomputed.
+
+    .. math:: T = q\,\big[n_p\,t_{RIO} + n_p\,t_{\mathrm{call}} + \tau\,\textstyle\sum \ell\,(2RIO/P)\big]                  (1)
+
+    q products of the shape, n_p passes (forward, two backward, recomputed), ell the waves lost by `lost_waves`.
+    Reference: NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves).
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : numbers of the cluster in SI units (`physics.machine`).
+    at : layouts (`physics.layouts`).
+    c : coefficients.
+    repeated : share of a forward pass that is recomputed, 0 to 1.
+
+    Returns
+    -------
+    One `Product` for each shape; seconds of all its passes.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, tp=2)
+    >>> first = next(products(transformer(), node(), at, quiet(), np.asarray(0.0)))
+    >>> float(first.rows), float(first.inner), float(first.outer)  # queries, keys and values, halved by tp
+    (2048.0, 1024.0, 1536.0)
+    """
     tokens = at.micro_batch * ops.tokens / at.cp
     layer_rate, rate16 = machine.peak_flop_per_s * c.matmul, logit_rate(ops, machine, at, c)
     bandwidth = machine.memory_bytes_per_s * c.memory
@@ -103,11 +130,35 @@ def products(
 
 
 def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Array:
-    """FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
+    r"""FLOP per second of the product that makes the logits: held to what loads of few elements can feed.
 
     The smooth least of the 16-bit rate and ``unaligned * g * unit_hz``, g the greatest power of two in a rank's logits
     (at most 8); loads of full width, or a clock that is unknown, change nothing. Libraries that give tensor cores aligned
     operands only leave what loads less than `LEAST_ALIGNED` at once to plain cores.
+
+    .. math:: P_l = \big(P^{-4} + (u\,g\,f)^{-4}\big)^{-1/4}                                                          (2)
+
+    u the belief `unaligned`, g elements a load, f the clock of all units. Reference: NVIDIA, Deep Learning Performance
+    Guide, section on alignment.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : numbers of the cluster in SI units (`physics.machine`).
+    at : layouts (`physics.layouts`).
+    c : coefficients.
+
+    Returns
+    -------
+    FLOP per second.
+
+    >>> from perfmodel.physics.coefficients import quiet
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
+    >>> float(logit_rate(transformer(), node(), at, quiet()))  # 32,000 words are a multiple of eight
+    100000000000000.0
     """
     rate = machine.peak16_flop_per_s * c.matmul
     loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)

@@ -23,6 +23,16 @@ def roofline_time(
 
     A hard maximum would plant a corner in T(K); real kernels near the ridge lose up to a fifth.
 
+    Parameters
+    ----------
+    flop : amount of arithmetic [FLOP].
+    traffic_bytes : moved to and from memory [B].
+    flop_per_s, bytes_per_s : rates that the kernel reaches [FLOP/s, B/s].
+
+    Returns
+    -------
+    Seconds.
+
     >>> float(roofline_time(2e12, 0.0, flop_per_s=1e12, bytes_per_s=1e12))
     2.0
     """
@@ -50,6 +60,17 @@ def product_time(
     Forward, input-gradient and weight-gradient products of one layer have the same F and V, so one evaluation serves
     all three; what their last tiles cost them differs (`lost_waves`).
 
+    Parameters
+    ----------
+    rows, inner, outer : R, I and O.
+    weights : matrices that the rows are spread over (experts); 1 for a dense layer.
+    flop_per_s, bytes_per_s : rates that the kernel reaches [FLOP/s, B/s].
+    activation_bytes, weight_bytes : of one element [B].
+
+    Returns
+    -------
+    Seconds of one pass.
+
     >>> t = product_time(4096, 4096, 4096, flop_per_s=1e14, bytes_per_s=1e12)
     >>> bool(1.37e-3 < t < 1.38e-3)
     True
@@ -69,6 +90,15 @@ def lost_waves(outputs: ArrayLike, wave: ArrayLike) -> Array:
     every product runs longer by about the same share of a wave, whatever its size. A table of tiles would say how much
     for each shape, and make the curve jump. W = 0, a device without such units, loses nothing.
 
+    Parameters
+    ----------
+    outputs : N, elements of the result.
+    wave : W, elements that all compute units make at once.
+
+    Returns
+    -------
+    Share of a wave, a plain number.
+
     >>> lost_waves([0.9e6, 3.9e6], 1e6).tolist()
     [1.0, 0.25]
     """
@@ -78,6 +108,16 @@ def lost_waves(outputs: ArrayLike, wave: ArrayLike) -> Array:
 
 def ridge_flop_per_byte(flop_per_s: ArrayLike, bytes_per_s: ArrayLike) -> Array:
     """Arithmetic intensity at which the two roofs meet [FLOP/B].
+
+    .. math:: I = P/B                                                                                          (4)
+
+    Parameters
+    ----------
+    flop_per_s, bytes_per_s : the two roofs [FLOP/s, B/s].
+
+    Returns
+    -------
+    FLOP per byte.
 
     >>> float(ridge_flop_per_byte(312e12, 2.039e12).round(0))
     153.0

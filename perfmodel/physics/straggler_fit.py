@@ -76,6 +76,16 @@ class JitterFit:
 def fit_jitter(times_s: ArrayLike, *, seed: int = 0, resamples: int = 60) -> JitterFit:
     """Fit step times [s] of shape (steps,) or (ranks, steps); NaN marks a missing sample.
 
+    Parameters
+    ----------
+    times_s : step times of shape (steps,) or (ranks, steps) [s].
+    seed : of the bootstrap and of drawn tails.
+    resamples : of the bootstrap.
+
+    Returns
+    -------
+    The best family, how well it fits, and the slowest rank.
+
     >>> rng = np.random.default_rng(1)
     >>> found = fit_jitter(0.5 * rng.lognormal(0.0, 0.05, (8, 200)) * np.array([[1.0]] * 7 + [[1.1]]), resamples=9)
     >>> found.slowest_rank, round(found.slowest_factor, 1)
@@ -110,6 +120,19 @@ def fit_family(family: str, samples: Array) -> FamilyFit:
     """Maximum likelihood of one family; two parameters, three for the Pareto-tailed one.
 
     Shifted families (exponential, Pareto-tailed) start at the least sample, their likelihood's maximum.
+
+    Parameters
+    ----------
+    family : one of `physics.stragglers.FAMILIES`.
+    samples : of mean 1, positive.
+
+    Returns
+    -------
+    The fitted family with its AIC and KS distance.
+
+    >>> found = fit_family("normal", np.array([0.9, 1.0, 1.1]))
+    >>> round(found.mean, 6), round(found.spread, 3)
+    (1.0, 0.082)
     """
     frozen, tail = _frozen(family, samples)
     mean, deviation = float(frozen.mean()), float(frozen.std())

@@ -39,6 +39,15 @@ def expected_max_factor(k: ArrayLike, spread: ArrayLike) -> Array:
     Within 0.11 % for spread <= 0.3 and 0.25 % for spread <= 0.5, k from 1 to 10^7; exactly 1 at k = 1. Smooth and
     increasing in both arguments. Costs one log, two square roots and one exp per element.
 
+    Parameters
+    ----------
+    k : number of workers, 1 or more.
+    spread : standard deviation over mean of one worker's step.
+
+    Returns
+    -------
+    A plain number, 1 or more.
+
     >>> expected_max_factor([1, 8, 1024], 0.02).round(4).tolist()
     [1.0, 1.0287, 1.067]
     """
@@ -63,6 +72,18 @@ def expected_max(
     `family` is one of `FAMILIES`; `tail` is the tail index (> 2) of the Pareto-tailed family, a minimum plus a
     Lomax excess. The closed forms are ``mean + beta ln k`` (Gumbel), ``mean - s + s H_k`` (shifted exponential with
     s = spread * mean) and ``x0 + c (Gamma(k+1) Gamma(1-1/a) / Gamma(k+1-1/a) - 1)`` (Pareto-tailed).
+
+    Parameters
+    ----------
+    k : number of workers, 1 or more.
+    family : one of `FAMILIES`.
+    mean : of one worker's step, in any unit of time.
+    spread : standard deviation over mean of one worker's step.
+    tail : tail index of the Pareto-tailed family, above 2.
+
+    Returns
+    -------
+    In the unit of `mean`.
 
     >>> expected_max([1, 2], "normal", mean=10.0, spread=0.1).round(6).tolist()    # 10 + 1/sqrt(pi)
     [10.0, 10.56419]
@@ -123,6 +144,14 @@ def _quantile(family: str, spread: float) -> Quantile:
 def weibull_shape(spread: float) -> float:
     """Shape of the Weibull distribution whose standard deviation is `spread` times its mean.
 
+    Parameters
+    ----------
+    spread : standard deviation over mean of one worker's step.
+
+    Returns
+    -------
+    The shape parameter, a plain number.
+
     >>> round(weibull_shape(1.0), 9)
     1.0
     """
@@ -154,6 +183,15 @@ def expected_max_empirical(k: ArrayLike, samples: ArrayLike) -> Array:
     ``E = sum_i x_(i) [(i/N)^k - ((i-1)/N)^k]``. It never exceeds the largest sample: beyond k of about N the tail
     has to come from a fitted family (see `perfmodel.physics.straggler_fit`).
 
+    Parameters
+    ----------
+    k : number of workers.
+    samples : measured step times, in any unit.
+
+    Returns
+    -------
+    In the unit of the samples.
+
     >>> expected_max_empirical([1, 2], [1.0, 3.0]).tolist()
     [2.0, 2.5]
     """
@@ -173,6 +211,16 @@ def expected_max_in_levels(
     over the group (a lognormal again, of variance ``sigma^2 v``), and the sum of m intervals has its spread divided
     by ``sqrt(m)``. A tensor-parallel group that meets a hundred times a step pays more for the same jitter than the
     data-parallel group that meets once.
+
+    Parameters
+    ----------
+    sizes : units that meet at each level, innermost first.
+    spread : standard deviation over mean of one worker's step.
+    synchronisations : meetings of a step at each level.
+
+    Returns
+    -------
+    A plain number, 1 or more.
 
     >>> flat = expected_max_factor(64, 0.05)
     >>> bool(np.isclose(expected_max_in_levels([64], 0.05, [1]), flat))
@@ -206,6 +254,18 @@ def expected_max_with_slow_devices(
     devices make a mixture, and ``E = integral of 1 - [(1-f) F(x) + f F(x/c)]^K dx``, relative to a healthy device's
     mean. MegaScale (arXiv:2402.15627) found 0.5 % of machines persistently slower.
 
+    Parameters
+    ----------
+    k : number of workers.
+    jitter : relative spread of a device's step.
+    device_spread : relative spread between devices.
+    slow_fraction : share f of slow devices.
+    slowdown : their time c over a healthy one's.
+
+    Returns
+    -------
+    A plain number.
+
     >>> expected_max_with_slow_devices([1, 10_000], 0.01, slow_fraction=0.005, slowdown=1.1).round(3).tolist()
     [1.001, 1.125]
     """
@@ -228,6 +288,15 @@ def expected_max_with_slow_devices(
 def uneven_shards_factor(items: ArrayLike, k: ArrayLike) -> Array:
     """Cost of dealing `items` whole pieces to `k` workers: ``ceil(items/k) / (items/k)``.
 
+    Parameters
+    ----------
+    items : whole pieces.
+    k : number of workers.
+
+    Returns
+    -------
+    A plain number, 1 or more.
+
     >>> uneven_shards_factor([8, 9], 4).round(3).tolist()
     [1.0, 1.333]
     """
@@ -239,6 +308,16 @@ def variable_length_factor(k: ArrayLike, spread: ArrayLike, per_worker: ArrayLik
     """Cost of variable-length samples dealt at random, `per_worker` of them to each of `k` workers.
 
     The sum of b lengths of relative spread s has spread ``s / sqrt(b)``; its maximum as in `expected_max_factor`.
+
+    Parameters
+    ----------
+    k : number of workers.
+    spread : standard deviation over mean of a sample's work.
+    per_worker : samples of a worker in a step.
+
+    Returns
+    -------
+    A plain number, 1 or more.
 
     >>> bool(variable_length_factor(64, 0.8, 100) < variable_length_factor(64, 0.8, 4))
     True

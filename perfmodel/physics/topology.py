@@ -46,6 +46,15 @@ LINKED_WITHOUT_SWITCH: Final = 4  # accelerators that NVLink joins pair by pair;
 def accelerator(index: int, per_node: int) -> Vertex:
     """The vertex of global rank `index` when ranks fill one node after the other.
 
+    Parameters
+    ----------
+    index : global rank.
+    per_node : accelerators of a node.
+
+    Returns
+    -------
+    A vertex.
+
     >>> accelerator(11, 8)
     ('accelerator', 1, 3)
     """
@@ -53,7 +62,22 @@ def accelerator(index: int, per_node: int) -> Vertex:
 
 
 def build(cluster: Cluster, nodes: int = 1) -> Graph:
-    """The graph of `nodes` nodes of a resolved cluster."""
+    """The graph of `nodes` nodes of a resolved cluster.
+
+    Parameters
+    ----------
+    cluster : resolved.
+    nodes : how many.
+
+    Returns
+    -------
+    A graph with bandwidth [B/s per direction] and latency [s] on its edges.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> len(accelerators(graph))
+    16
+    """
     import networkx as nx
 
     if nodes < 1:
@@ -193,21 +217,68 @@ def _fabric(graph: Graph, cluster: Cluster, nodes: int) -> None:
 
 
 def hops(graph: Graph, a: Vertex, b: Vertex) -> int:
-    """Edges on the shortest way between two vertices."""
+    """Edges on the shortest way between two vertices.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    a, b : two vertices.
+
+    Returns
+    -------
+    A number of edges.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> hops(graph, accelerator(0, 8), accelerator(1, 8))  # up to the switch and down
+    2
+    """
     import networkx as nx
 
     return int(nx.shortest_path_length(graph, a, b))
 
 
 def latency(graph: Graph, a: Vertex, b: Vertex) -> float:
-    """Least sum of edge latencies between two vertices [s]."""
+    """Least sum of edge latencies between two vertices [s].
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    a, b : two vertices.
+
+    Returns
+    -------
+    Seconds.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> latency(graph, accelerator(0, 8), accelerator(1, 8)) < latency(graph, accelerator(0, 8), accelerator(8, 8))
+    True
+    """
     import networkx as nx
 
     return float(nx.shortest_path_length(graph, a, b, weight="latency"))
 
 
 def pair_bandwidth(graph: Graph, a: Vertex, b: Vertex) -> float:
-    """Most that `a` can send to `b` over all ways at once: the max-flow [B/s]."""
+    """Most that `a` can send to `b` over all ways at once: the max-flow [B/s].
+
+    Reference: Ford, Fulkerson, Can. J. Math. 8 (1956) 399.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    a, b : two vertices.
+
+    Returns
+    -------
+    B/s per direction.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(pair_bandwidth(graph, accelerator(0, 8), accelerator(1, 8)) / 1e9)  # 450 by NVLink, 50 by their cards
+    500
+    """
     import networkx as nx
 
     return float(nx.maximum_flow_value(graph, a, b, capacity="bandwidth"))
@@ -217,6 +288,20 @@ def bottleneck_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
     """Least max-flow between any two members, the rate that no ring through the group can pass [B/s].
 
     By Gomory and Hu (1961) the least over all pairs is the least over pairs with one fixed member.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    group : vertices of its members.
+
+    Returns
+    -------
+    B/s per direction; infinite for one member.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(bottleneck_bandwidth(graph, accelerators(graph)[:4]) / 1e9)
+    500
     """
     if len(group) < 2:
         return inf
@@ -225,7 +310,22 @@ def bottleneck_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
 
 
 def cut_bandwidth(graph: Graph, left: Iterable[Vertex], right: Iterable[Vertex]) -> float:
-    """Most that the vertices of one side can send to those of the other [B/s]."""
+    """Most that the vertices of one side can send to those of the other [B/s].
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    left, right : vertices of the two sides.
+
+    Returns
+    -------
+    B/s per direction.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(cut_bandwidth(graph, accelerators(graph)[:8], accelerators(graph)[8:]) / 1e9)  # eight NICs of 400 Gbit/s
+    400
+    """
     wide: Graph = graph.copy()
     for side, vertices in ((("side", 0), left), (("side", 1), right)):
         for vertex in vertices:
@@ -236,7 +336,21 @@ def cut_bandwidth(graph: Graph, left: Iterable[Vertex], right: Iterable[Vertex])
 
 
 def accelerators(graph: Graph) -> list[Vertex]:
-    """All accelerators in rank order."""
+    """All accelerators in rank order.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+
+    Returns
+    -------
+    Vertices.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> accelerators(graph)[8]
+    ('accelerator', 1, 0)
+    """
     return sorted(vertex for vertex in graph if vertex[0] == "accelerator")
 
 
@@ -244,6 +358,21 @@ def bisection_bandwidth(graph: Graph) -> float:
     """Flow between the first and the second half of the accelerators in rank order [B/s per direction].
 
     On the regular graphs of this module that split is a narrowest balanced one, up to symmetry.
+
+    Reference: Leiserson, IEEE Trans. Comput. 34 (1985) 892.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+
+    Returns
+    -------
+    B/s per direction.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(bisection_bandwidth(graph) / 1e9)
+    400
     """
     ranks = accelerators(graph)
     half = len(ranks) // 2
@@ -257,6 +386,20 @@ def group_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
 
     Other accelerators do not forward: a partial group of a cube mesh or of a fully connected node sees only the links
     inside it, and a group in one node leaves the network cards alone. The figure is the least, over members, of the flow between that member and all others.
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    group : vertices of its members.
+
+    Returns
+    -------
+    B/s per member.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(group_bandwidth(graph, accelerators(graph)[:2]) / 1e9)
+    450
     """
     if len(group) < 2:
         return inf
@@ -275,6 +418,20 @@ def collective_bandwidth(graph: Graph, group: Sequence[Vertex]) -> float:
     the other; where no ring closes, a tree does, up to the cut. Through a switch or a host the cut itself is reached.
     Which is the best of these is what NCCL's search settles by trial (Jeaugey, GTC 2019, "Distributed training and
     fast inter-GPU communication with NCCL").
+
+    Parameters
+    ----------
+    graph : vertices and edges of `build`; bandwidth [B/s per direction] and latency [s] on the edges.
+    group : vertices of its members.
+
+    Returns
+    -------
+    B/s per member.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> graph = build(Catalog.default().cluster("dgx-h100"), nodes=2)
+    >>> round(collective_bandwidth(graph, accelerators(graph)[:8]) / 1e9)
+    450
     """
     if len(group) < 2:
         return inf
@@ -321,6 +478,15 @@ def _rings(group: Sequence[Vertex], links: dict[tuple[Vertex, Vertex], int]) -> 
 
 def usual_wiring(link: Link | None, accelerators: int) -> str:
     """How a scale-up link joins accelerators where the node does not say.
+
+    Parameters
+    ----------
+    link : the scale-up link; None: the host's bus.
+    accelerators : of a node.
+
+    Returns
+    -------
+    A word of `group_link_share`.
 
     >>> usual_wiring(None, 8)
     'pcie-tree'

@@ -50,6 +50,17 @@ CUBE_MESH_LINKS: Final[dict[int, tuple[tuple[int, ...], ...]]] = {
 def share_table(topology: str | None, link: Link | None, device: Accelerator, count: int) -> Array:
     """Shares of a node's scale-up bandwidth, `STEPS` sizes for each of `STRIDES`; ones where any group gets all.
 
+    Parameters
+    ----------
+    topology : how the accelerators of a node are joined; None: the link's usual way.
+    link : the scale-up link; None: the host's bus.
+    device : the accelerator.
+    count : accelerators of a node.
+
+    Returns
+    -------
+    Shares, 0 to 1, of shape (STEPS * len(STRIDES),).
+
     >>> from perfmodel.specs.catalog import Catalog
     >>> node = Catalog.default().get("nodes", "dgx-1v")
     >>> (6 * share_table(node.topology, node.scale_up, node.accelerator, 8)[1:8]).round(2).tolist()
@@ -62,7 +73,21 @@ def share_table(topology: str | None, link: Link | None, device: Accelerator, co
 
 
 def torus_axes(topology: str | None, link: Link | None, count: int) -> float:
-    """Axes of the torus that joins the accelerators; 0 where there is none."""
+    """Axes of the torus that joins the accelerators; 0 where there is none.
+
+    Parameters
+    ----------
+    topology : how the accelerators are joined.
+    link : the scale-up link.
+    count : accelerators of a node.
+
+    Returns
+    -------
+    A number of axes.
+
+    >>> torus_axes("torus", Link(name="ici", latency=1e-6, bandwidth=5e10, ports=6), 4), torus_axes(None, None, 8)
+    (3.0, 0.0)
+    """
     if link is None or (topology or usual_wiring(link, count)) != "torus":
         return 0.0
     return link.ports / 2.0 if link.ports else DEFAULT_AXES
@@ -90,7 +115,23 @@ def _written(kind: str, count: int, ports: int | None) -> list[list[float]] | No
 
 
 def graph_shares(kind: str, count: int, bandwidth: float, ports: int | None, pcie: int) -> list[list[float]]:
-    """Shares of groups of 2, 3 ... for each of `STRIDES`, read off the graph of a node of `count` accelerators."""
+    """Shares of groups of 2, 3 ... for each of `STRIDES`, read off the graph of a node of `count` accelerators.
+
+    Parameters
+    ----------
+    kind : how the accelerators are joined.
+    count : accelerators of the node.
+    bandwidth : of the link [B/s per direction].
+    ports : links of a device.
+    pcie : generation of the bus.
+
+    Returns
+    -------
+    Shares, 0 to 1, by stride and size.
+
+    >>> graph_shares("ring", 4, 1e11, 2, 4)[0]  # groups of 2, 3 and 4
+    [0.5, 0.5, 1.0]
+    """
     link = Link(name="link", latency=1e-6, bandwidth=bandwidth, ports=ports)
     device = Accelerator(name="device", memory=1e9, memory_bandwidth=1e12, peak={"fp32": 1e12}, pcie=pcie)
     spec = {
@@ -128,6 +169,21 @@ def group_share(table: Array, size: Array, stride: Array, node: Array) -> Array:
     """Share of the scale-up bandwidth of groups of `size` ranks, `stride` apart, in nodes of `node` accelerators.
 
     `table` has the entries of `share_table` on its first axis; further axes broadcast against the others.
+
+    Parameters
+    ----------
+    table : of `share_table`.
+    size : ranks of the group.
+    stride : between its ranks.
+    node : accelerators of a node.
+
+    Returns
+    -------
+    Shares, 0 to 1.
+
+    >>> from perfmodel.physics.examples import node
+    >>> group_share(node().up_share, np.array([2.0, 8.0]), np.ones(2), np.array(8.0)).tolist()  # a switch serves all
+    [1.0, 1.0]
     """
     place = np.clip(size * (STEPS / node), 1.0, float(STEPS)) - 1.0
     low = np.minimum(np.floor(place), STEPS - 2.0)
@@ -150,6 +206,16 @@ def _entries(table: Array, index: NDArray[np.intp]) -> Array:
 
 def torus_share(axes: Array, size: Array, reach: Array) -> Array:
     """Equation (1) of this module; 1 where `axes` is 0.
+
+    Parameters
+    ----------
+    axes : d; 0: no torus.
+    size : g, ranks of the group.
+    reach : n, ranks of the job in the torus.
+
+    Returns
+    -------
+    Shares, 0 to 1.
 
     >>> torus_share(np.array([3.0, 3.0, 0.0]), np.array([16.0, 4096.0, 4.0]), np.array(4096.0)).round(3).tolist()
     [0.333, 1.0, 1.0]
