@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "workload": "Write a workload spec from a model's config or code.",
     "roofline": "Where each phase of a job sits.",
     "collective": "One collective by ring, tree and the others.",
+    "workdepth": "Work, span and the speedup that a computation admits.",
     "law": "Amdahl, Gustafson, USL from the shell.",
     "catalog": "The hardware, workload and price catalogue.",
     "schema": "JSON Schema of a spec, for editors.",

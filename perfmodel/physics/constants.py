@@ -236,7 +236,7 @@ FIRST_BUCKET_BYTES: Annotated[
     About(
         "B",
         "PyTorch DistributedDataParallel, Li 2020, VLDB 13, 3005",
-        "physics.overlap physics.exposure physics.layouts",
+        "physics.exposure physics.layouts",
     ),
 ] = 1.0 * 2**20
 BUCKET_BYTES: Annotated[
@@ -244,7 +244,7 @@ BUCKET_BYTES: Annotated[
     About(
         "B",
         "PyTorch DistributedDataParallel, bucket_cap_mb",
-        "physics.overlap physics.exposure physics.layouts",
+        "physics.exposure physics.layouts",
     ),
 ] = 25.0 * 2**20
 

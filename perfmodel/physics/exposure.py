@@ -8,7 +8,7 @@ the lesser of the two, with a rounded corner:
 More shows with a longer exchange, a larger n or a shorter window, never less.
 
 n and B are beliefs about the usual buckets (1 MiB, then 25 MiB). Other buckets move them as the
-recurrence of `perfmodel.physics.overlap` does: gradients of S bytes in buckets of b are ``1 + (S - first)/b`` calls, the
+recurrence of `tests/oracles/overlap.py` does: gradients of S bytes in buckets of b are ``1 + (S - first)/b`` calls, the
 last of which, ``min(b, S)/S`` of the exchange, starts when the backward pass is over, and none before the first bucket
 is full. One bucket as large as the gradient hides nothing; many small ones lengthen C by a call each, which the window
 hides like the rest.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import overlap
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from perfmodel.physics import overlap
-from perfmodel.physics.overlap import MIB
+from overlap import MIB
 
 seconds = st.floats(1e-3, 10.0)
 slowdowns = st.floats(1.0, 3.0)

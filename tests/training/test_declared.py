@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from overlap import MIB, ddp_backward_s
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.run import calibrate_job
@@ -17,11 +18,11 @@ from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.explain.explanation import explain
 from perfmodel.physics.coefficients import NAMES, quiet, textbook
+from perfmodel.physics.constants import BUCKET_BYTES
 from perfmodel.physics.layouts import DECLARED, Layouts, Sharding, layouts
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.memory import memory
 from perfmodel.physics.operations import operations
-from perfmodel.physics.overlap import BUCKET_BYTES, MIB, ddp_backward_s
 from perfmodel.physics.stragglers import expected_max_with_slow_devices
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfmodel.beliefs.population import shipped_beliefs
-from perfmodel.physics.overlap import BUCKET_BYTES
+from perfmodel.physics.constants import BUCKET_BYTES
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.corrections import Correction, known

@@ -33,6 +33,7 @@ _MODULES = {
     "roofline": "physics",
     "straggler": "physics",
     "collective": "physics",
+    "admitted": "physics",
     "validation": "evidence",
     "error_by_k": "evidence",
     "calibration": "evidence",

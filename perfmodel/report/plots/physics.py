@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.report import text
 from perfmodel.report.kinds import collective as collective_kind
 from perfmodel.report.kinds import roofline as roofline_kind
+from perfmodel.report.kinds import workdepth as workdepth_kind
 from perfmodel.report.model import Envelope, listed, mapping, mappings, result_of
 from perfmodel.report.plots import data, style
 
@@ -131,4 +132,23 @@ def collective(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {"roofline": roofline, "straggler": straggler, "collective": collective}
+def admitted(envelope: Envelope) -> Figure:
+    """Speedup of a greedy schedule on P workers, work over span, and the predicted speedup of a job."""
+    (chart,) = workdepth_kind.charts(envelope)
+    figure, axes = style.new(chart.title, "", "speedup")
+    for i, series in enumerate(chart.series):
+        x, y = data.points([float(k) for k in series.x], list(series.y))
+        axes.plot(x, y, color=style.COLORS[i], linestyle=style.DASHES[i], marker=style.MARKERS[i] if i < 2 else "",
+                  label=series.name)  # fmt: skip
+    style.log2_y(axes)
+    style.k_axis(axes, chart.series[0].x, "workers")
+    style.legend(axes, loc="upper left")
+    return figure
+
+
+PLOTS: dict[str, Any] = {
+    "roofline": roofline,
+    "straggler": straggler,
+    "collective": collective,
+    "admitted": admitted,
+}
