@@ -46,24 +46,40 @@ _ROUNDS: Final = 6
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A non-negative time by its mean and variance; quantiles as of a gamma-distributed time above `least`."""
+class Mixture:
+    """A time whose parts, on the last axis, are gamma distributed above `least_s` with these means and variances."""
 
+    weight: Array
     mean_s: Array
     variance_s2: Array
     least_s: Array
+    most_s: Array | float = np.inf  # of the whole
+
+    @property
+    def overall_mean_s(self) -> Array:
+        """Mean [s]."""
+        return np.asarray((self.weight * self.mean_s).sum(axis=-1))
 
     def quantile_s(self, q: float) -> Array:
-        """Quantile [s] by matched moments.
+        """Quantile [s], by bisection.
 
-        >>> exponential = Spread(np.asarray(1.0), np.asarray(1.0), np.asarray(0.0))
-        >>> round(float(exponential.quantile_s(0.99)), 3)    # ln 100
+        >>> one = np.ones(1)
+        >>> round(float(Mixture(one, one, one, 0.0 * one).quantile_s(0.99)), 3)    # exponential: ln 100
         4.605
         """
-        from scipy.special import gammaincinv
+        from scipy.special import gammainc
 
         shape, scale = _gamma(self.mean_s - self.least_s, self.variance_s2)
-        return np.asarray(self.least_s + gammaincinv(shape, q) * scale)
+        deviation = np.sqrt(np.maximum(self.variance_s2, 0.0))
+        reach = 4.0 + 6.0 / (1.0 - q) ** 0.25
+        low = self.least_s.min(axis=-1)
+        high = (self.mean_s + reach * deviation).max(axis=-1)
+        for _ in range(34):
+            middle = 0.5 * (low + high)
+            excess = np.maximum(middle[..., None] - self.least_s, 0.0)
+            below = (self.weight * gammainc(shape, excess / scale)).sum(axis=-1)
+            low, high = np.where(below < q, middle, low), np.where(below < q, high, middle)
+        return np.asarray(np.minimum(0.5 * (low + high), self.most_s))
 
 
 @dataclass(frozen=True)
@@ -73,27 +89,30 @@ class Latency:
     stable: NDArray[np.bool_]
     wait_s: Array  # mean time in front of full slots
     wait_share: Array  # of the requests that find the slots full
-    wait_tail_s: Array  # mean wait of those
-    started: Spread  # from a free slot to the first token
-    tpot: Spread  # time per output token after the first, by request
-    e2e_s: Array  # mean
-    e2e_variance_s2: Array
+    ttft: Mixture
+    tpot: Mixture  # time per output token after the first, by request
+    e2e: Mixture
     batch: Array  # mean number of sequences that decode
-    step_s: Array  # mean time of a step, as tokens see it
+    step_s: Array  # mean time of a step
 
     @property
     def ttft_mean_s(self) -> Array:
         """Mean time to the first token [s]."""
-        return np.asarray(self.wait_s + self.started.mean_s)
+        return self.ttft.overall_mean_s
 
     @property
     def tpot_mean_s(self) -> Array:
         """Mean time per output token after the first [s]."""
-        return self.tpot.mean_s
+        return self.tpot.overall_mean_s
+
+    @property
+    def e2e_mean_s(self) -> Array:
+        """Mean time from arrival to the last token [s]."""
+        return self.e2e.overall_mean_s
 
     def ttft_quantile_s(self, q: float) -> Array:
-        """Quantile of the time to the first token [s]: the start, plus an exponential wait for those who wait."""
-        return _with_wait(q, self.started, self.wait_share, self.wait_tail_s)
+        """Quantile of the time to the first token [s]."""
+        return self.ttft.quantile_s(q)
 
     def tpot_quantile_s(self, q: float) -> Array:
         """Quantile over requests of the time per output token [s]."""
@@ -101,8 +120,7 @@ class Latency:
 
     def e2e_quantile_s(self, q: float) -> Array:
         """Quantile of the time from arrival to the last token [s]."""
-        served = Spread(self.e2e_s - self.wait_s, self.e2e_variance_s2, np.zeros_like(self.e2e_s))
-        return _with_wait(q, served, self.wait_share, self.wait_tail_s)
+        return self.e2e.quantile_s(q)
 
 
 def _gamma(mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -112,20 +130,17 @@ def _gamma(mean: Array, variance: Array) -> tuple[Array, Array]:
     return np.asarray(shape), np.asarray(mean / shape)
 
 
-def _with_wait(q: float, base: Spread, share: Array, tail_s: Array) -> Array:
-    """Quantile of `base` plus, for a `share`, an exponential time of mean `tail_s`; by bisection on the mixture."""
-    from scipy.special import gammainc
+_EDGES: Final = np.array([0, 0.002, 0.01, 0.03, 0.08, 0.2, 0.4, 0.6, 0.8, 0.92, 0.97, 0.99, 0.998, 1.0])
+_SHARES: Final = np.diff(_EDGES)
 
-    shape, scale = _gamma(base.mean_s - base.least_s, base.variance_s2)
-    both = Spread(base.mean_s + tail_s, base.variance_s2 + tail_s**2, base.least_s)
-    shape2, scale2 = _gamma(both.mean_s - both.least_s, both.variance_s2)
-    low, high = base.quantile_s(q), np.maximum(both.quantile_s(q), base.quantile_s(q))
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        excess = np.maximum(middle - base.least_s, 0.0)
-        below = (1.0 - share) * gammainc(shape, excess / scale) + share * gammainc(shape2, excess / scale2)
-        low, high = np.where(below < q, middle, low), np.where(below < q, high, middle)
-    return np.asarray(0.5 * (low + high))
+
+def _length_nodes(cv: Array) -> Array:
+    """Gamma-distributed lengths of mean 1 in the classes of `_SHARES`, on a new last axis."""
+    from scipy.special import gammaincinv
+
+    shape = 1.0 / np.maximum(cv, 1e-3)[..., None] ** 2
+    nodes = gammaincinv(shape, 0.5 * (_EDGES[1:] + _EDGES[:-1])) / shape
+    return np.asarray(nodes / (nodes @ _SHARES)[..., None])
 
 
 def erlang_c(servers: ArrayLike, offered: ArrayLike) -> Array:
@@ -213,69 +228,150 @@ class _Steps:
 
     empty_s: Array  # a step without prefill
     mean_s: Array  # the mean step (1)
+    variance_s2: Array
+    own_s: Array  # the step in which a prompt is prefilled
     prompt_s: Array  # what one prompt adds to the steps
     full_s: Array  # a step with all the prompt tokens it can take
     room: Array  # prompt tokens it can take
     load: Array  # of the prefill: 1 when every step is full
 
 
-def _steps(step_s: StepTime, decodes: Array, rate: Array, tokens: Array, chunk: Array) -> _Steps:
-    """Equation (1), where a step that prefills has ``lambda C I / (1 - exp(-lambda C))`` tokens, at most `room`."""
-    room = np.maximum(chunk - decodes, np.minimum(chunk, 16.0))
+#: Three nodes of a lognormal variable: exact for the mean and nearly so for the next moments.
+_NODES3: Final = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
+_WEIGHTS3: Final = np.array([1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0])
+
+
+def busy_share(arrivals: ArrayLike, arrival_cv: ArrayLike) -> Array:
+    """Probability that something arrives in an interval in which `arrivals` are expected, for gamma intervals.
+
+    ``1 - exp(-a)`` for cv 1; of a stationary renewal process in general:
+    ``1 - Q(k + 1, k a) + a Q(k, k a)`` with ``k = 1/cv^2`` and Q the regularised upper incomplete gamma function.
+
+    >>> busy_share([0.1, 1.0], 1.0).round(4).tolist(), busy_share([0.1, 1.0], 2.0).round(4).tolist()
+    ([0.0952, 0.6321], [0.065, 0.3924])
+    """
+    a, cv = np.asarray(arrivals, float), np.asarray(arrival_cv, float)
+    if (cv == 1.0).all():
+        return np.asarray(-np.expm1(-a))
+    from scipy.special import gammaincc
+
+    k = 1.0 / np.maximum(cv, 0.1) ** 2
+    return np.asarray(1.0 - gammaincc(k + 1.0, k * a) + a * gammaincc(k, k * a))
+
+
+def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
+    """Equation (1), with the number of prompts in a step as random as their arrivals and lengths make it."""
+    room = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
     zero = np.zeros_like(room + rate)
-    empty, full = step_s(decodes + zero, zero), step_s(decodes + zero, room + zero)
+    room, n, tokens = room + zero, decodes + zero, mix.tokens
+    empty, full = step_s(n, zero), step_s(n, room)
     mean = empty
-    slope = zero
     for _ in range(_ROUNDS):
-        prompts = np.maximum(rate * mean, 1e-9)
-        inside = np.minimum(tokens * prompts / -np.expm1(-prompts), room)
-        slope = (step_s(decodes + zero, inside) - empty) / inside
+        a = np.maximum(rate * mean, 1e-9)
+        busy = busy_share(a, mix.arrival_cv)
+        prompts = a / busy
+        bunch = prompts * -np.expm1(-a) / a  # how much larger a batch is than with Poisson arrivals
+        dispersion = np.where(bunch > 1.0, 2.0 * bunch - 1.0, 1.0 - (1.0 - bunch) * 2.0)
+        dispersion = np.clip(dispersion, 0.0, np.maximum(mix.arrival_cv**2, 1.0))
+        square = (a * dispersion + a**2) / busy - prompts**2 + prompts * mix.input_cv**2
+        sigma = np.sqrt(np.log1p(np.maximum(square, 0.0) / prompts**2))[..., None]
+        size = np.exp(sigma * _NODES3)
+        size = size * (tokens * prompts)[..., None] / (size @ _WEIGHTS3)[..., None]
+        inside = np.minimum(size, room[..., None])
+        times = step_s(n[..., None], inside)
+        share = inside @ _WEIGHTS3
+        extra = times - empty[..., None]
+        slope = (extra @ _WEIGHTS3) / share
         mean = np.minimum(empty / np.maximum(1.0 - rate * tokens * slope, 1e-6), full)
-    return _Steps(empty, mean, tokens * slope, full, room + zero, rate * tokens * full / room)
+    filled = np.minimum(rate * tokens * mean / share, 1.0)  # share of steps that prefill
+    variance = filled * ((extra**2) @ _WEIGHTS3) - (filled * (extra @ _WEIGHTS3)) ** 2
+    others = np.maximum(dispersion - 1.0 + a, 0.0)  # prompts beside its own in the step of a prompt
+    sigma = np.sqrt(np.log1p((others + (1.0 + others) * mix.input_cv**2) / (1.0 + others) ** 2))[..., None]
+    size = np.exp(sigma * _NODES3)
+    size = size * (tokens * (1.0 + others))[..., None] / (size @ _WEIGHTS3)[..., None]
+    own = step_s(n[..., None], np.minimum(size, room[..., None])) @ _WEIGHTS3
+    return _Steps(empty, mean, variance, own, tokens * slope, full, room, rate * tokens * full / room)
 
 
-def _first_token(
-    steps: _Steps, rate: Array, tokens: Array, input_cv: Array, arrival_cv: Array
-) -> tuple[Array, Array]:
-    """Mean and variance of the time from a free slot to the first token, by state.
+@dataclass(frozen=True)
+class _Mix:
+    """The traffic and limits with the axis of states."""
 
-    Prompts that fit the step: the rest of the running step, then a whole one with all that came in it (gated).
+    tokens: Array
+    after: Array  # output tokens after the first
+    input_cv: Array
+    length_cv2: Array
+    arrival_cv: Array
+    chunk: Array
+
+
+@dataclass(frozen=True)
+class _First:
+    """The time from a free slot to the first token by state, without the variance of the prompt's own length."""
+
+    mean_s: Array
+    variance_s2: Array
+    prompt_s: Array  # what the mean prompt itself takes
+    line: Array  # 0: all that waits fits the next step; 1: prompts wait for one another
+
+
+def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
+    """Prompts that fit the step: the rest of the running step, then a whole one with all that came in it (gated).
+
     Prompts that fill steps: M/G/1 with the share of full steps that a prompt takes as its service.
     """
-    square = arrival_cv**2 + input_cv**2
+    cv2 = mix.input_cv**2
     busy = np.minimum(rate * steps.prompt_s, 0.98)
-    second = rate * steps.mean_s * steps.prompt_s**2 * square
-    spread = second / (1.0 - busy**2)  # variance of a step
+    spread = steps.variance_s2 / (1.0 - busy**2)
     shape, scale = _gamma(steps.mean_s, spread)
     seen = scale * (shape + 1.0)  # the step that an arrival meets, longer than the mean one
     seen2 = scale**2 * (shape + 1.0) * (shape + 2.0)
-    gated = steps.empty_s + steps.prompt_s + (0.5 + busy) * seen
+    rest = seen2 / 3.0 - seen**2 / 4.0
+    gated = steps.own_s + 0.5 * seen + busy * (seen - steps.mean_s)
     gated_variance = (
-        seen2 / 3.0
-        - seen**2 / 4.0
-        + busy**2 * (seen2 - seen**2)
-        + busy * (seen2 - seen**2)
-        + rate * seen * steps.prompt_s**2 * square
-        + steps.prompt_s**2 * input_cv**2
+        rest
+        + (busy**2 + busy) * (seen2 - seen**2)
+        + rate * seen * steps.prompt_s**2 * (mix.arrival_cv**2 + cv2)
     )
-    service = tokens / steps.room * steps.full_s
+    service = mix.tokens / steps.room * steps.full_s
     load = np.minimum(steps.load, 0.98)
-    line = rate * service**2 * square / (2.0 * (1.0 - load))
-    own = np.maximum(tokens / steps.room, 1.0)
-    chunked = 0.5 * seen + line + own * steps.empty_s + steps.prompt_s
-    third = (1.0 + input_cv**2) * (1.0 + 2.0 * input_cv**2)
-    chunked_variance = (
-        seen2 / 3.0
-        - seen**2 / 4.0
-        + rate * service**3 * third / (3.0 * (1.0 - load))
-        + line**2
-        + service**2 * input_cv**2
-    )
-    crowd = tokens * (1.0 + rate * seen) / steps.room
+    root = _met_share(load, mix.arrival_cv)
+    variability = (mix.arrival_cv**2 + cv2) / (mix.arrival_cv**2 + 1.0)
+    line = variability * service * root / (1.0 - root)
+    chunked = 0.5 * seen + line + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
+    third = (1.0 + cv2) * (1.0 + 2.0 * cv2)
+    chunked_variance = rest + rate * service**3 * third / (3.0 * (1.0 - load)) + line**2
+    crowd = mix.tokens * (1.0 + rate * seen) / steps.room
     part = crowd**2 / (1.0 + crowd**2)
-    mean = (1.0 - part) * gated + part * chunked
-    variance = (1.0 - part) * gated_variance + part * chunked_variance
-    return np.asarray(mean), np.asarray(variance + part * (1.0 - part) * (gated - chunked) ** 2)
+    return _First(
+        np.asarray((1.0 - part) * gated + part * chunked),
+        np.asarray(
+            (1.0 - part) * gated_variance
+            + part * chunked_variance
+            + part * (1.0 - part) * (gated - chunked) ** 2
+        ),
+        np.asarray((1.0 - part) * steps.prompt_s + part * service),
+        np.asarray(part),
+    )
+
+
+def _met_share(load: Array, arrival_cv: Array) -> Array:
+    """Share of the arrivals that meet a busy GI/M/1 server: ``x = (1 + (1 - x) / (k rho))^-k``, gamma intervals."""
+    if (arrival_cv == 1.0).all():
+        return load
+    k = 1.0 / np.maximum(arrival_cv, 0.1) ** 2
+    root = load
+    for _ in range(30):
+        root = (1.0 + (1.0 - root) / (k * np.maximum(load, 1e-9))) ** -k
+    return np.asarray(np.minimum(root, 0.9999))
+
+
+def _chunks(mix: _Mix, room: Array) -> Array:
+    """Mean number of steps in which a prompt is prefilled: the whole number above, smoothed where lengths vary."""
+    x = mix.tokens / room
+    random = 1.0 / -np.expm1(-1.0 / x)  # exact for exponential lengths
+    vary = np.minimum(2.0 * mix.input_cv, 1.0)
+    return np.asarray(vary * random + (1.0 - vary) * np.ceil(x - 1e-9))
 
 
 def saturation_rate_per_s(
@@ -289,19 +385,51 @@ def saturation_rate_per_s(
     >>> saturation_rate_per_s(decode_only, Traffic(1, 101), slots=[10, 20], chunk_tokens=8192).round(1).tolist()
     [9.9, 19.8]
     """
-    tokens, outputs = np.asarray(traffic.input_tokens, float), np.asarray(traffic.output_tokens, float)
-    slot, chunk = np.asarray(slots, float), np.asarray(chunk_tokens, float)
-    shape = np.broadcast_shapes(tokens.shape, outputs.shape, slot.shape, chunk.shape)
-    n, zero = np.broadcast_to(slot, shape)[..., None], np.zeros((*shape, 1))
-    low = np.zeros((*shape, 1))
-    room = np.maximum(chunk[..., None] - n, np.minimum(chunk[..., None], 16.0))
-    high = room / (tokens[..., None] * step_s(n, room + zero))
+    rate, mix, n = _arrays(0.0, traffic, slots, chunk_tokens)
+    return np.asarray(_saturation(step_s, n + 0.0 * rate, mix)[..., 0])
+
+
+def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
+    low = np.zeros_like(n)
+    room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
+    high = room / (mix.tokens * step_s(n, room + low))
     for _ in range(40):
         middle = 0.5 * (low + high)
-        steps = _steps(step_s, n, middle, tokens[..., None], chunk[..., None])
-        held = middle * (steps.empty_s + steps.prompt_s + (outputs[..., None] - 1.0) * steps.mean_s)
+        held = middle * _held(step_s, n, middle, mix)[0]
         low, high = np.where(held < n, middle, low), np.where(held < n, high, middle)
-    return np.asarray(low[..., 0])
+    return low
+
+
+def _arrays(
+    rate_per_s: ArrayLike, traffic: Traffic, slots: ArrayLike, chunk_tokens: ArrayLike
+) -> tuple[Array, _Mix, Array]:
+    """Rate, traffic and slots, broadcast and with one more axis."""
+    given = (
+        rate_per_s,
+        traffic.input_tokens,
+        traffic.output_tokens,
+        traffic.input_cv,
+        traffic.output_cv,
+        traffic.arrival_cv,
+        slots,
+        chunk_tokens,
+    )
+    rate, tokens, outputs, input_cv, output_cv, arrival_cv, slot, chunk = (
+        value[..., None] for value in np.broadcast_arrays(*(np.asarray(value, float) for value in given))
+    )
+    after = np.maximum(outputs - 1.0, 0.0)
+    length_cv2 = (output_cv * after / np.maximum(outputs, 1.0)) ** 2
+    return rate, _Mix(tokens, after, input_cv, length_cv2, arrival_cv, chunk), np.maximum(np.floor(slot), 1.0)
+
+
+def _held(step_s: StepTime, n: Array, rate: Array, mix: _Mix) -> tuple[Array, _Steps, Array]:
+    """Seconds in a slot when n are taken, the steps, and how many of the n decode."""
+    decodes = n
+    for _ in range(2):
+        steps = _steps(step_s, decodes, rate, mix)
+        own = steps.prompt_s + steps.empty_s * _chunks(mix, steps.room)
+        decodes = n * mix.after * steps.mean_s / (own + mix.after * steps.mean_s)
+    return own + mix.after * steps.mean_s, steps, decodes
 
 
 def _states(
@@ -326,6 +454,44 @@ def _states(
     return nodes, np.asarray(p / p.sum(axis=-1, keepdims=True))
 
 
+def _per_token(
+    steps: _Steps, rate: Array, mix: _Mix, weight: Array, decodes: Array, first: _First, lengths: Array
+) -> Mixture:
+    """Time per token of requests by output length (last axis), from the states that tokens see.
+
+    The tokens of a request take the busy period that its own steps and the prompts that wait at its first token
+    begin: ``((O - 1) T0 + B) / (1 - rho)``, B the prefill of what arrived while its own prompt was prefilled, an
+    exponential amount that cannot make a step longer than a full one.
+    """
+    made = weight * decodes / steps.mean_s
+    made = made / np.maximum(made.sum(axis=-1, keepdims=True), 1e-300)
+    busy = np.minimum(rate * steps.prompt_s, 0.98)
+    behind = (1.0 - first.line) * steps.own_s + first.line * first.mean_s
+    burst = np.maximum(mix.arrival_cv**2 - 1.0, 0.0)
+    late = first.line + (1.0 - first.line) * np.exp(-rate * behind)
+    left = (made * (rate * behind + 0.5 * burst * late) * steps.prompt_s / (1.0 - busy)).sum(axis=-1)
+    pace, most = (made * steps.mean_s).sum(axis=-1), (made * steps.full_s).sum(axis=-1)
+    between = np.maximum((made * steps.mean_s**2).sum(axis=-1) - pace**2, 0.0)
+    each = rate * steps.prompt_s**2 * (mix.arrival_cv**2 + mix.input_cv**2) / (1.0 - busy) ** 2
+    during, before = (made * each * steps.mean_s).sum(axis=-1), (made * each * behind).sum(axis=-1)
+    empty = (made * steps.empty_s).sum(axis=-1)
+
+    after = np.maximum(mix.after * lengths, 1.0)
+    room = np.maximum(most - pace, 1e-12)[..., None]
+    share = left[..., None] / after / room
+    extra = room * share * -np.expm1(-1.0 / np.maximum(share, 1e-9))
+    variance = 0.75 * between[..., None] + during[..., None] / after + before[..., None] / after**2
+    mean = pace[..., None] + extra
+    variance = np.minimum(
+        variance,
+        (most[..., None] - empty[..., None]) * (mean - empty[..., None])
+        + 1e-12 * mean**2
+        + 0.75 * between[..., None],
+    )
+    least = np.minimum(np.maximum(empty[..., None] - 1.6 * np.sqrt(between)[..., None], 0.0), 0.999 * mean)
+    return Mixture(np.broadcast_to(_SHARES, mean.shape), mean, variance, least, most)
+
+
 def latency(
     step_s: StepTime, rate_per_s: ArrayLike, traffic: Traffic, *, slots: ArrayLike, chunk_tokens: ArrayLike
 ) -> Latency:
@@ -341,91 +507,71 @@ def latency(
     >>> bool(latency(steps, 60.0, Traffic(500, 200), slots=64, chunk_tokens=2048).stable)
     False
     """
-    rate, tokens, outputs, input_cv, output_cv, arrival_cv, slot, chunk = (
-        value[..., None]
-        for value in np.broadcast_arrays(
-            *(
-                np.asarray(value, float)
-                for value in (
-                    rate_per_s,
-                    traffic.input_tokens,
-                    traffic.output_tokens,
-                    traffic.input_cv,
-                    traffic.output_cv,
-                    traffic.arrival_cv,
-                    slots,
-                    chunk_tokens,
-                )
-            )
-        )
-    )
-    slot = np.maximum(np.floor(slot), 1.0)
-    after = np.maximum(outputs - 1.0, 0.0)
+    rate, mix, slot = _arrays(rate_per_s, traffic, slots, chunk_tokens)
 
     def held_s(n: Array) -> tuple[Array, _Steps, Array]:
-        """Seconds in a slot, the steps, and how many of n sequences decode."""
-        decodes = n
-        for _ in range(2):
-            steps = _steps(step_s, decodes, rate, tokens, chunk)
-            own = steps.prompt_s + steps.empty_s * np.maximum(tokens / steps.room, 1.0)
-            decodes = n * after * steps.mean_s / (own + after * steps.mean_s)
-        return own + after * steps.mean_s, steps, decodes
+        return _held(step_s, n, rate, mix)
 
-    at_limit, steps, _ = held_s(slot)
-    busy = rate * at_limit / slot
-    stable = (busy < 1.0) & (steps.load < 1.0)
+    # With requests in front of full slots prompts come as fast as slots free up, not as fast as requests arrive.
+    limit = _saturation(step_s, slot, mix)
+    busy = rate / limit
+    stable = busy < 1.0
     low, high = np.zeros_like(slot), slot
     for _ in range(20):
         middle = 0.5 * (low + high)
         more = rate * held_s(middle)[0] > middle
         low, high = np.where(more, middle, low), np.where(more, high, middle)
-    length_cv2 = (output_cv * after / np.maximum(outputs, 1.0)) ** 2
-    peakedness = np.maximum(1.0 + (arrival_cv**2 - 1.0) / (1.0 + length_cv2), 0.05)
+    cv2 = mix.length_cv2
+    peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
     nodes, p = _states(lambda n: np.log(rate * held_s(n)[0] / n), slot, peakedness, 0.5 * (low + high))
 
     _, steps, decodes = held_s(nodes)
-    variability = np.maximum(0.5 * (arrival_cv**2 + length_cv2), 0.05)
-    tail = np.minimum(busy, 0.999999) ** (1.0 / variability)
+    variability = np.maximum(0.5 * (mix.arrival_cv**2 + cv2), 0.05)
+    tail = np.minimum(busy, 0.999999) ** (1.0 / np.maximum(variability, 1.0))
     full = (nodes > slot - 0.5).astype(float)
     stride = nodes[..., 1:2] - nodes[..., :1]
     behind = p * full / stride * tail / (1.0 - tail)  # states in which someone waits
     weight = p + behind
     weight = weight / weight.sum(axis=-1, keepdims=True)
     share = (weight * full).sum(axis=-1)
-    wait_tail = (variability * at_limit / (slot * np.maximum(1.0 - busy, 1e-6)))[..., 0]
+    wait_tail = (variability / (limit * np.maximum(1.0 - busy, 1e-6)))[..., 0]
 
-    mean, variance = _first_token(steps, rate, tokens, input_cv, arrival_cv)
-    started = (weight * mean).sum(axis=-1)
-    started_variance = (weight * (variance + mean**2)).sum(axis=-1) - started**2
-
-    made = weight * decodes / steps.mean_s
-    made = made / np.maximum(made.sum(axis=-1, keepdims=True), 1e-300)
-    tpot = (made * steps.mean_s).sum(axis=-1)
-    between = (made * steps.mean_s**2).sum(axis=-1) - tpot**2
-    chance = rate * steps.mean_s * steps.prompt_s**2 * (1.0 + input_cv**2) / np.maximum(after, 1.0)
-    tpot_variance = 0.75 * np.maximum(between, 0.0) + (made * chance).sum(axis=-1)
-    least = (made * steps.empty_s).sum(axis=-1) * 0.0
-
-    after_, cv2 = after[..., 0], length_cv2[..., 0]
-    waits = share * wait_tail
-    e2e = waits + started + after_ * tpot
-    e2e_variance = (
-        started_variance + after_**2 * tpot_variance + cv2 * outputs[..., 0] ** 2 * (tpot**2 + tpot_variance)
-    )
+    first = _first_token(steps, rate, mix)
+    started = (weight * first.mean_s).sum(axis=-1)[..., None]
+    started_variance = (weight * (first.variance_s2 + first.mean_s**2)).sum(axis=-1)[..., None] - started**2
+    own = (weight * first.prompt_s).sum(axis=-1)[..., None]
+    least = 0.8 * (weight * steps.empty_s).sum(axis=-1)[..., None]
+    outputs = _length_nodes(np.sqrt(cv2[..., 0]))
+    tpot = _per_token(steps, rate, mix, weight, decodes, first, outputs)
+    ttft_mean = started + own * (_length_nodes(mix.input_cv[..., 0]) - 1.0)
+    ttft_mean = np.maximum(ttft_mean, 1.01 * least)
+    after = mix.after * outputs
+    e2e_mean = started + after * tpot.mean_s
+    e2e_variance = started_variance + after**2 * tpot.variance_s2 + (own * mix.input_cv) ** 2
     good = stable[..., 0]
 
     def known(value: Array) -> Array:
-        return np.asarray(np.where(good, value, np.nan))
+        return np.asarray(np.where(good.reshape(good.shape + (1,) * (value.ndim - good.ndim)), value, np.nan))
+
+    def waited(mean: Array, variance: Array, least: Array) -> Mixture:
+        """Beside those who start at once, those who wait an exponential time for a slot."""
+        tail, chance = wait_tail[..., None], share[..., None]
+        shares = np.broadcast_to(_SHARES, mean.shape)
+        variance, least = variance + 0.0 * mean, least + 0.0 * mean
+        return Mixture(
+            np.concatenate([shares * (1.0 - chance), shares * chance], axis=-1),
+            known(np.concatenate([mean, mean + tail], axis=-1)),
+            np.concatenate([variance, variance + tail**2], axis=-1),
+            np.concatenate([least, least], axis=-1),
+        )
 
     return Latency(
         stable=good,
-        wait_s=known(waits),
+        wait_s=known(share * wait_tail),
         wait_share=known(share),
-        wait_tail_s=known(wait_tail),
-        started=Spread(known(started), known(started_variance), known(np.zeros_like(started))),
-        tpot=Spread(known(tpot), known(tpot_variance), known(least)),
-        e2e_s=known(e2e),
-        e2e_variance_s2=known(e2e_variance),
+        ttft=waited(ttft_mean, started_variance, least),
+        tpot=Mixture(tpot.weight, known(tpot.mean_s), tpot.variance_s2, tpot.least_s, tpot.most_s),
+        e2e=waited(e2e_mean, e2e_variance, 0.0 * least),
         batch=known((weight * decodes).sum(axis=-1)),
         step_s=known((weight * steps.mean_s).sum(axis=-1)),
     )

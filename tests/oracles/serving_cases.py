@@ -82,7 +82,7 @@ def both(case: Case, rng: np.random.Generator, requests: int) -> tuple[Array, Ar
         [
             found.ttft_mean_s,
             found.tpot_mean_s,
-            found.e2e_s,
+            found.e2e_mean_s,
             found.ttft_quantile_s(0.99),
             found.tpot_quantile_s(0.99),
             found.e2e_quantile_s(0.99),

@@ -54,7 +54,7 @@ def test_latency_and_its_tail_grow_with_load_until_the_saturation_rate() -> None
     for values in (
         found.ttft_mean_s,
         found.tpot_mean_s,
-        found.e2e_s,
+        found.e2e_mean_s,
         found.batch,
         found.ttft_quantile_s(0.99),
     ):
