@@ -77,6 +77,11 @@ class JobFlags:
         """The job that a file and the flags describe together; a flag wins over the file, `changed` over both."""
         from perfmodel.specs.jobs import load_job
 
+        overrides = self.overrides() | dict(changed)
+        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
+
+    def overrides(self) -> dict[str, Any]:
+        """What the flags say, by dotted path."""
         said: dict[str, Any] = {
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
@@ -84,8 +89,7 @@ class JobFlags:
             "layout": None if self.layout is None else parse_layout(self.layout),
         }  # fmt: skip
         given = {key: value for key, value in said.items() if value is not None}
-        overrides = given | parse_set(self.set_) | dict(changed)
-        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
+        return given | parse_set(self.set_)
 
     def known(self) -> Beliefs | None:
         """The beliefs that were named, or None for the shipped ones."""

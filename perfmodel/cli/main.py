@@ -19,6 +19,7 @@ from perfmodel.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, 
 VERBS: dict[str, str] = {
     "demo": "Predict a built-in job: no input, no network.",
     "init": "Write a commented job.yaml, perfmodel.yaml and a CI snippet.",
+    "import": "Framework configs and launch scripts -> a job file.",
     "predict": "T(K) with bands, knee, cost and energy of a job.",
     "explain": "Every term at one K: formula, inputs, sources, share.",
     "study": "Measured timings -> speedup, bend, cause, cost, verdict.",
@@ -39,6 +40,7 @@ VERBS: dict[str, str] = {
     "report": "Render a saved result again.",
     "serve": "The what-if page, on loopback.",
 }
+_MODULES = {"import": "import_"}  # a verb that is a word of Python
 _EPILOG = "Exit codes: 0 good; 1 a policy, validation or audit failed; 2 bad usage or input; 3 a fault of ours; 130 interrupted."
 
 
@@ -70,7 +72,7 @@ def build_app(verb: str | None) -> typer.Typer:
     )
     app.callback(epilog=_EPILOG)(_root)
     if verb is not None:
-        importlib.import_module(f"perfmodel.cli.{verb}").register(app)
+        importlib.import_module(f"perfmodel.cli.{_MODULES.get(verb, verb)}").register(app)
         return app
     for name, text in VERBS.items():
         app.command(name, help=text)(_placeholder)

@@ -14,7 +14,7 @@ _READ_IN_FOLDERS = ("families.csv", "points.csv", "sources.csv", "workloads.csv"
 
 # Files that people keep and verbs read through others: specs, and the baseline of a gate. Only these verbs write such.
 _KEPT = ("*.yaml", "*.yml", "*.lock.json")
-_WRITERS = ("init", "measure", "workload")
+_WRITERS = ("import", "init", "measure", "workload")
 
 
 def refuse_overwriting(arguments: Sequence[str]) -> None:

@@ -34,6 +34,8 @@ WORKLOAD_READERS: dict[str, Callable[[str], Any] | str] = {
     "hf": "perfmodel.workloads.from_hf:read_config",
     "torch": "perfmodel.workloads.from_torch:read_module",
 }
+# A file that is no job may be a framework's configuration: path and overrides to a tree with notes, or None.
+FOREIGN_READER = "perfmodel.frameworks.job:tree_of"
 _FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_len", "precision", "layout"})
 
 
@@ -46,6 +48,7 @@ def load_job(
 ) -> Job:
     """Read a job file (or none), put `overrides` (dotted paths) over it, resolve names, fill in defaults."""
     catalog = catalog or Catalog.default(extra_dirs)
+    notes: tuple[str, ...] = ()
     if path is None:
         tree, folder = Tree({}, Mark(Source(""))), Path()
         if not overrides or not {"workload", "cluster"} <= {key.partition(".")[0] for key in overrides}:
@@ -54,14 +57,37 @@ def load_job(
             )
     else:
         path = Path(path)
-        tree, folder = read_file(path), path.parent
+        (tree, notes), folder = _read(path, overrides or {}), path.parent
         if not isinstance(tree.value, dict):
             raise SpecError(
                 tree.mark.problem("S005", "a job is a mapping of keys", "perfmodel init writes an example")
             )
-    return job_from_tree(
+    job = job_from_tree(
         tree, folder, catalog, overrides or {}, default_name=path.stem if path is not None else None
     )
+    return job.model_copy(update={"notes": (*notes, *job.notes)}) if notes else job
+
+
+def _read(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, ...]]:
+    """A job file as it is; a training framework's file as the job that it describes, with notes."""
+    problem: SpecError | None = None
+    tree = None
+    try:
+        tree = read_file(path)
+    except SpecError as error:
+        problem = error  # a launch script or TOML is no YAML
+    if tree is not None and (not isinstance(tree.value, dict) or {"workload", "cluster"} & tree.value.keys()):
+        return tree, ()
+    module, _, function = FOREIGN_READER.partition(":")
+    found: tuple[Tree, tuple[str, ...]] | None = getattr(importlib.import_module(module), function)(
+        path, overrides
+    )
+    if found is not None:
+        return found
+    if tree is None:
+        assert problem is not None
+        raise problem
+    return tree, ()
 
 
 def job_from_tree(

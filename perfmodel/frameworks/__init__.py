@@ -1,0 +1,1 @@
+"""Configurations of training frameworks: read into a job, and written from one."""
