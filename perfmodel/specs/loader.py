@@ -1,4 +1,4 @@
-"""YAML with positions. Every use of ruamel.yaml is in this file.
+"""YAML with positions. Every use of ruamel.yaml is in this file; `simple_yaml` reads what needs no full parser.
 
 Text becomes a `Tree`: plain values, each with the file, line and column where it stands. Trees of several files
 can be merged (inheritance, references) and still tell where each value came from.
@@ -13,6 +13,7 @@ from typing import Any
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.files import read_bytes
+from perfmodel.specs import simple_yaml
 
 MAX_BYTES = 4_000_000
 MAX_NODES = 50_000  # aliases can make a small file expand without end
@@ -155,6 +156,26 @@ def _not_text(name: str, line: int) -> Problem:
 def parse_text(text: str, name: str) -> Tree:
     """YAML text as a tree; syntax errors, duplicate keys and tags are collected and raised together."""
     source = Source(name, tuple(text.splitlines()))
+    try:
+        return _simple_tree(simple_yaml.items(text), source)
+    except simple_yaml.NotSimpleError:
+        return _full_tree(text, source)
+
+
+def _simple_tree(found: list[simple_yaml.Item], source: Source) -> Tree:
+    """The tree of a text that needs no full parser."""
+    values, keys = {}, {}
+    for key, line, column, value, value_line, value_column in found:
+        keys[key] = Mark(source, line, column)
+        if isinstance(value, list):
+            inner = _simple_tree(value, source)
+            values[key] = Tree(inner.value, Mark(source, value_line, value_column), inner.keys)
+        else:
+            values[key] = Tree(value, Mark(source, value_line, value_column))
+    return Tree(values, Mark(source, found[0].line, found[0].column), keys)
+
+
+def _full_tree(text: str, source: Source) -> Tree:
     node = _compose(text, source)
     if node is None:
         raise SpecError(
