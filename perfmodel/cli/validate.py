@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli.groups import ResultFlags, expanded
-from perfmodel.cli.options import (
-    SpecsOption,
-    progress,
-)
+from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
+from perfmodel.cli.options import JobFile, progress
 from perfmodel.errors import Problem, SpecError, UsageError
 
 
@@ -29,10 +26,19 @@ MOST_REASONS = 8  # that are told one by one
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("validate")(expanded(validate))
+    app.command("validate")(expanded(validate, without={"k"}))
 
 
 def validate(
+    job: JobFile = None,
+    timings: Annotated[
+        Path | None,
+        typer.Option(
+            "--timings",
+            metavar="FILE.csv",
+            help="With a job: your own runs (k and time_s of a step; optional global_batch, repeat) against its prediction.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -51,11 +57,15 @@ def validate(
         bool,
         typer.Option("--refit", help="Fit the folds again instead of reading the shipped ones (minutes)."),
     ] = False,
-    specs: SpecsOption = None,
     *,
+    flags: JobFlags,
     to: ResultFlags,
 ) -> None:
     """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
+    corpus = {"--data": data is not None, "--refit": refit, "--leave-out": leave_out is not None}
+    if timings is not None or job is not None or flags.changes or flags.set_:
+        _own(job, timings, [name for name, said in corpus.items() if said], flags, to)
+        return
     if data is not None and (refit or leave_out is not None):
         option = "--refit" if refit else "--leave-out"
         raise UsageError(
@@ -69,13 +79,35 @@ def validate(
 
     progress("predicting the measured runs", to.quiet)
     scheme = (leave_out or Scheme.group).value
-    found = run(data, scheme=scheme, catalog=Catalog.default(tuple(specs or ())), seed=to.seed, refit=refit)
+    found = run(
+        data, scheme=scheme, catalog=Catalog.default(tuple(flags.specs or ())), seed=to.seed, refit=refit
+    )
     reasons = why_nothing_scored(found.result)
     if reasons:
         raise SpecError(
             Problem(str(data), code="D008", message="nothing was scored", help=_first_few(reasons))
         )
     to.emit(found)
+
+
+def _own(job: Path | None, timings: Path | None, others: list[str], flags: JobFlags, to: ResultFlags) -> None:
+    """Runs of one's own against the prediction of a job."""
+    if others:
+        raise UsageError(
+            f"{', '.join(others)} and a job",
+            code="U016",
+            help="either a folder of measured families, or a JOB.yaml with --timings",
+        )
+    if timings is None:
+        raise UsageError(
+            "a job is validated with measured timings",
+            code="U002",
+            help="add --timings FILE.csv, with the columns k and time_s",
+        )
+    known, found = flags.known(), flags.job(job)
+    from perfmodel.validate.own_timings import validate_job
+
+    to.emit(validate_job(found, timings, known, seed=to.seed))
 
 
 def _first_few(reasons: list[str]) -> str:

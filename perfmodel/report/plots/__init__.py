@@ -35,6 +35,7 @@ _MODULES = {
     "collective": "physics",
     "admitted": "physics",
     "validation": "evidence",
+    "runs": "evidence",
     "error_by_k": "evidence",
     "calibration": "evidence",
     "sweeps": "evidence",

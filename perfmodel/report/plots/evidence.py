@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import audit as audit_kind
+from perfmodel.report.kinds import timings as timings_kind
 from perfmodel.report.model import Envelope, mappings, result_of
 from perfmodel.report.plots import data, style
 
@@ -245,8 +246,31 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def runs(envelope: Envelope) -> Figure:
+    """One's own runs as dots on the predicted T(K) with its band."""
+    (chart,) = timings_kind.charts(envelope)
+    predicted, measured = chart.series
+    figure, axes = style.new(timings_kind.title(envelope), "", "")
+    factor = style.unit_axis(axes, "y", [*predicted.y, *measured.y], "s", "step time")
+    rows = [
+        (x, y / factor, low / factor, high / factor)
+        for x, y, low, high in zip(predicted.x, predicted.y, predicted.low, predicted.high, strict=True)
+        if y is not None and low is not None and high is not None
+    ]
+    x, y, low, high = zip(*rows, strict=True)
+    axes.fill_between(x, low, high, color=style.BLUE, alpha=0.18, label="90 % band")
+    axes.plot(x, y, color=style.BLUE, marker="o", label="predicted")
+    seen = [(k, t / factor) for k, t in zip(measured.x, measured.y, strict=True) if t is not None]
+    axes.plot([k for k, _ in seen], [t for _, t in seen], "D", color=style.RED, label="measured")
+    axes.set_yscale("log")
+    style.k_axis(axes, predicted.x)
+    style.legend(axes)
+    return figure
+
+
 PLOTS: dict[str, Any] = {
     "validation": validation,
+    "runs": runs,
     "error_by_k": error_by_k,
     "calibration": calibration,
     "sweeps": sweeps,
