@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,10 @@ from perfmodel.cli.readings import (
     sampling_interval,
     say_rejected,
 )
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.results.envelope import Result
 
 
 class Interval(StrEnum):
@@ -42,7 +46,8 @@ def study(
             show_default=False,
             help="CSV with k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional repeat, "
             "price_usd_per_h, quality, global_batch, energy_j, throughput, latency_p99_s, setup_s. Or training logs, "
-            "sacct output, profiler traces, folders of these; several are one study.",
+            "sacct output, profiler traces, folders of these; several are one study. Or a load curve: results of load "
+            "tools, or CSV with concurrency or rate_per_s, throughput, ttft_p99_s, tpot_mean_s and so on.",
         ),
     ],
     threshold: Annotated[float, typer.Option(help="Efficiency under which the curve has bent.")] = 0.70,
@@ -72,13 +77,28 @@ def study(
     pattern: PatternOption = None,
     power: PowerOption = None,
     power_interval: PowerIntervalOption = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMITS",
+            help='Of a load curve: limits such as "ttft_p99=2 s,tpot_p99=50 ms"; the largest load that keeps them.',
+        ),
+    ] = None,
     *,
     to: ResultFlags,
 ) -> None:
     """Measured timings -> speedup, efficiency, intervals, fits, bend and cause, quality gate, cost, verdict."""
+    from perfmodel.readings.load import is_load_test
     from perfmodel.study.options import StudyOptions, parse_factors
     from perfmodel.study.rubric import study_file
 
+    if preset is None and pattern is None and all(is_load_test(path) for path in timings):
+        to.emit(_load_study(timings, slo, max_latency_p99, min_throughput, to.seed))
+        return
+    if slo is not None:
+        raise UsageError(
+            "--slo: for load curves; these are timings by K", code="U021", help="--max-latency-p99"
+        )
     options = StudyOptions(
         threshold=threshold,
         quality_tolerance=quality_tolerance,
@@ -101,3 +121,25 @@ def study(
     )
     say_rejected(result, to.quiet)
     to.emit(result)
+
+
+def _load_study(
+    files: list[Path], slo: str | None, max_latency_p99: str | None, min_throughput: float | None, seed: int
+) -> Result:
+    """Reports of load tools, or a CSV by concurrency or rate_per_s."""
+    from perfmodel.readings.load import read_load
+    from perfmodel.results.envelope import fingerprint
+    from perfmodel.study.load_curve import Objective, parse_objectives, study_load
+
+    objectives = () if slo is None else parse_objectives(slo)
+    limit = quantity("--max-latency-p99", max_latency_p99, "s")
+    if limit is not None:
+        objectives = (*objectives, Objective("e2e", "p99", limit))
+    points = read_load(files)
+    return study_load(
+        points,
+        objectives,
+        min_throughput=min_throughput,
+        files=[fingerprint(path) for path in files],
+        seed=seed,
+    )

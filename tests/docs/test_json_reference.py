@@ -18,6 +18,7 @@ COMMANDS = {
     "roofline": "roofline examples/purchase.yaml",
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
     "study": "study examples/alexnet-k80.csv --regime weak",
+    "load-study": "study examples/load-curve.csv --slo ttft_p99=1s",
     "law": "law amdahl --serial 0.05 -k 1..8",
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",

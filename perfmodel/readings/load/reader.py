@@ -15,7 +15,7 @@ from perfmodel.errors import Problem, SpecError, closest, told_once
 from perfmodel.readings.load.point import PLAIN, QUANTITIES, STATISTICS, LoadPoint
 from perfmodel.readings.load.tools import points_of
 from perfmodel.readings.load.values import Report, ratio
-from perfmodel.readings.source import open_bytes
+from perfmodel.readings.source import DAMAGED, open_bytes
 
 KNOWN_TOOLS: Final = (
     "vllm bench serve, sglang bench_serving, genai-perf, aiperf, guidellm, llmperf, trtllm-bench, "
@@ -38,6 +38,37 @@ def read_load(paths: Path | str | Sequence[Path | str]) -> list[LoadPoint]:
     if problems:
         raise SpecError(told_once(problems))
     return sorted(points, key=lambda point: (point.load_kind, point.load))
+
+
+_KEYS: Final = re.compile(
+    r'"(?:mean_ttft_ms|output_throughput|time_to_first_token|request_latency|results_ttft_s_\w+|'
+    r'system_output_throughput_tok_s|benchmarks)"\s*:|MLPerf Results Summary|^Metric,avg,'
+)
+
+
+def is_load_test(path: Path) -> bool:
+    """Whether a file (or any file of a folder) is the report of a load test or a load curve, from its beginning."""
+    if path.is_dir():
+        return any(
+            is_load_test(item)
+            for item in sorted(path.rglob("*"))
+            if item.is_file() and _looks_like_report(item)
+        )
+    try:
+        with open_bytes(path) as raw:
+            head = raw.read(1 << 20).decode("utf-8-sig", "replace")
+    except (SpecError, *DAMAGED):
+        return False
+    if '"traceEvents"' in head[:4096]:
+        return False
+    if head.lstrip()[:1] not in ("{", "["):
+        lines = [line for line in head.split("\n") if line.strip() and not line.lstrip().startswith("#")]
+        cells = {cell.strip().lower() for cell in lines[0].split(",")} if lines else set()
+        named = {_SPELLED.get(cell, cell) for cell in cells}
+        return "k" not in cells and (
+            bool({"concurrency", "rate_per_s"} & named) or bool(_KEYS.search(head[:4096]))
+        )
+    return bool(_KEYS.search(head))
 
 
 def _files(path: Path, problems: list[Problem]) -> list[Path]:
