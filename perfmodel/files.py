@@ -1,11 +1,18 @@
-"""Reading whole files that somebody named."""
+"""Whole files that somebody named: reading them, the JSON in them, and writing them in one piece."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import Problem, SpecError
 
 # What the shell hands over open: `... | perfmodel predict /dev/stdin`, `perfmodel predict <(...)`.
 _HANDED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -22,3 +29,74 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     with path.open("rb") as file:
         return file.read(most)
+
+
+def parse_json(text: str, file: str | None, code: str) -> Any:
+    """The value of a JSON text; a SpecError with the line and column where it is none.
+
+    Python reads neither deep nesting nor integers of more than some 4,300 digits: both are refused like bad syntax.
+
+    >>> parse_json("[1, 2]", "a.json", "R004")
+    [1, 2]
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        lines = text.split("\n")
+        snippet = lines[error.lineno - 1] if error.lineno <= len(lines) else None
+        found = Problem(file, error.lineno, error.colno, code, f"not valid JSON: {error.msg}", snippet)
+    except RecursionError:
+        found = Problem(file, 1 if file else None, None, code, "not valid JSON: nested too deeply")
+    except ValueError:
+        found = Problem(file, 1 if file else None, None, code, "a number has too many digits to be read")
+    raise SpecError(found)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file beside and rename it: an interruption or a full disk leaves the old one as it was.
+
+    A device, a pipe, or a file in a folder that takes no new ones is written in place. A link stays a link.
+    """
+    target = path.resolve()
+    is_plain = not target.exists() or target.is_file()
+    if not is_plain or not os.access(target.parent, os.W_OK):
+        path.write_bytes(data)
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".new", dir=target.parent)
+    beside = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        beside.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The mask of new files; it can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Let one process at a time read and rewrite the files of a folder; others wait.
+
+    Where the system has no such locks (Windows, some network file systems) nothing is held.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -214,12 +214,15 @@ def parse(text: str | float | int, dimension: str) -> float:
     if isinstance(text, bool):
         raise UnitError(f"expected a quantity such as {EXAMPLES[dimension]!r}, got {str(text).lower()}")
     if isinstance(text, (int, float)):
+        try:
+            value = _finite(float(text), text)
+        except OverflowError:  # an integer has as many digits as were written
+            raise UnitError("the number is too large to be real") from None
         if dimension == "1":
-            return _finite(float(text), text)
-        _finite(float(text), text)
+            return value
         raise UnitError(
-            f"a number without a unit: {text:g}",
-            f'write "{text:g} {_LIKELY[dimension]}" if that is meant; the unit is part of the value',
+            f"a number without a unit: {value:g}",
+            f'write "{value:g} {_LIKELY[dimension]}" if that is meant; the unit is part of the value',
         )
     match = _QUANTITY.fullmatch(text)
     if match is None:

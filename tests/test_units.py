@@ -116,3 +116,10 @@ def test_examples_fit_their_patterns() -> None:
         assert re.fullmatch(pattern(dimension), example), dimension
         assert parse(example, dimension) > 0
     assert not re.fullmatch(pattern("B/s"), "400 Gb/s")
+
+
+def test_an_integer_beyond_any_float_is_refused() -> None:
+    with pytest.raises(UnitError, match="too large to be real"):
+        parse(10**400, "1")
+    with pytest.raises(UnitError, match="too large to be real"):
+        parse(10**400, "USD/s")

@@ -154,6 +154,10 @@ def lint(
         write_text(output, text)
     else:
         sys.stdout.write(text)
+    if report.errors:  # the report is data: on stderr a script still sees why the exit code is 2
+        first = report.errors[0]
+        more = f" (and {len(report.errors) - 1} more errors)" if len(report.errors) > 1 else ""
+        print(f"{first.headline}{more}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(EXIT_USAGE if report.errors else EXIT_OK)
 
 

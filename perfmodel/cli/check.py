@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +26,7 @@ from perfmodel.cli.options import (
     write_text,
 )
 from perfmodel.errors import EXIT_FAILED, SpecError, UsageError
+from perfmodel.files import held
 
 if TYPE_CHECKING:
     from perfmodel.results.envelope import Result
@@ -137,9 +139,11 @@ def _run(
     word = undecided.value if undecided is not None else gate.spec.undecided or "pass"
     known = load_beliefs(beliefs or gate.beliefs)
     predict = predictor(known, seed)
-    checked = run(gate, predict, lock=baseline.read(gate.baseline), undecided=word, seed=seed, accept=update)
-    if update:
-        write_text(gate.baseline, baseline.dumps(checked.lock))
+    with held(gate.baseline.parent) if update else nullcontext():
+        lock = baseline.read(gate.baseline)
+        checked = run(gate, predict, lock=lock, undecided=word, seed=seed, accept=update)
+        if update:
+            write_text(gate.baseline, baseline.dumps(checked.lock))
     result = replace(checked.result, inputs=checked.result.inputs | files_read(known))
     return result, checked.blocked
 

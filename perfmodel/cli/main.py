@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.interruption import interruptible
 from perfmodel.cli.overwriting import refuse_overwriting
 from perfmodel.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, SpecError
 
@@ -97,15 +98,20 @@ def _verb_of(arguments: Sequence[str]) -> str | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Every exception ends here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
     colour_before = os.environ.get("NO_COLOR")
     if "--no-color" in arguments:
         os.environ["NO_COLOR"] = "1"
+    verb = _verb_of(arguments)
     try:
-        refuse_overwriting(arguments)
-        code = build_app(_verb_of(arguments))(arguments, prog_name="perfmodel", standalone_mode=False)
-        sys.stdout.flush()
+        with interruptible(verb):
+            refuse_overwriting(arguments)
+            code = build_app(verb)(arguments, prog_name="perfmodel", standalone_mode=False)
+            sys.stdout.flush()
+        if code == EXIT_INTERRUPTED:  # typer turns KeyboardInterrupt into this code without a word
+            return _say("interrupted", EXIT_INTERRUPTED)
         return code if isinstance(code, int) else EXIT_OK
     except SpecError as error:
         return _say(str(error), EXIT_USAGE)

@@ -15,6 +15,7 @@ import typer
 
 from perfmodel.cli import completion
 from perfmodel.errors import Problem, UsageError
+from perfmodel.files import write_whole
 from perfmodel.specs.precisions import PRECISIONS
 
 if TYPE_CHECKING:
@@ -325,7 +326,7 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text with Unix line ends, or say why not."""
     check_folder(path)
     try:
-        path.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(path, text.encode("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", code="U014") from None
 

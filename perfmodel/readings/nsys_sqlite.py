@@ -116,7 +116,7 @@ def _rows(connection: sqlite3.Connection, query: str, tally: Tally) -> Iterator[
     """Rows of a query; a damaged database ends the rows with one rejection."""
     try:
         yield from connection.execute(query)
-    except (sqlite3.DatabaseError, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, ValueError, MemoryError) as error:
         tally.lines += 1
         tally.reject(0, query, f"the database is damaged or not one of Nsight Systems: {error}")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.files import read_bytes
+from perfmodel.files import parse_json, read_bytes
 from perfmodel.report import html
 from perfmodel.report.model import kind_of
 
@@ -39,13 +38,7 @@ def parse(text: str) -> dict[str, Any]:
     """An envelope from the text of a JSON file or an HTML report."""
     if text.lstrip()[:1] == "<":
         return check(html.read(text))
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SpecError(Problem(None, error.lineno, error.colno, "R004", f"not JSON: {error.msg}")) from None
-    except RecursionError:
-        raise SpecError(Problem(code="R004", message="nested too deeply")) from None
-    return check(found)
+    return check(parse_json(text, None, "R004"))
 
 
 def plain(value: Any) -> Any:

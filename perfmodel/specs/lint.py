@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from perfmodel.specs.hardware import Accelerator, Node
 from perfmodel.specs.jobs import job_from_tree
 from perfmodel.specs.loader import Mark, Source, Tree, read_file
 from perfmodel.specs.policies import load_policies
+
+MOST_FILES = 20_000
+MOST_SEEN = 100_000  # files and folders that a walk may pass
 
 _SCHEMA_NAMES = {
     "accelerator": "accelerators",
@@ -73,7 +77,7 @@ def lint(path: Path, *, today: datetime.date) -> LintReport:
     if not path.is_dir():
         files, folders = [path], [path.parent.parent if path.parent.name in KINDS else path.parent]
     else:
-        files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
+        files = _spec_files(path)
         folders = [path.parent] if path.name in KINDS else [path]
         if not files:
             raise UsageError(f"no spec files ({', '.join(sorted(SUFFIXES))}) below {path}", code="S012")
@@ -84,6 +88,23 @@ def lint(path: Path, *, today: datetime.date) -> LintReport:
         dict.fromkeys(found), key=lambda item: (item.file or "", item.line or 0, item.column or 0, item.code)
     )
     return LintReport(len(files), tuple(order))
+
+
+def _spec_files(folder: Path) -> list[Path]:
+    """YAML files below a folder, in the order of their paths. A walk over a whole disk is refused early."""
+    found: list[Path] = []
+    seen = 0
+    for place, _, inside in os.walk(folder):
+        seen += len(inside) + 1
+        found += [Path(place) / name for name in inside if Path(name).suffix in SUFFIXES]
+        if seen > MOST_SEEN or len(found) > MOST_FILES:
+            raise UsageError(
+                f"{folder} holds too much to be a folder of specs: at most {MOST_FILES:,} spec files "
+                f"among {MOST_SEEN:,} files and folders are checked",
+                code="S012",
+                help="name the folder of the specs themselves",
+            )
+    return sorted(item for item in found if item.is_file())
 
 
 def kind_of(path: Path, tree: Tree, root: Path) -> str | None:

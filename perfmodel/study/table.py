@@ -36,6 +36,10 @@ OPTIONAL = (
 LABELS = ("repeat",)  # names a run; any text will do
 KNOWN = ("k", "time_s", *PARTS, *OPTIONAL, *LABELS)
 
+# What one table may hold. A curve has tens of K; beyond these bounds the file is not a table of timings.
+MOST_COLUMNS = 1_000
+MOST_BYTES = 1_000_000_000
+MOST_DISTINCT_K = 2_000
 _LONGEST_LOOK = 64  # for the zero bytes of UTF-16, which spreadsheets call Unicode
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {
@@ -101,7 +105,7 @@ def read_timings(path: Path | str) -> Timings:
     """Read a timings table, or raise SpecError with every problem in it."""
     name = str(path)
     try:
-        data = read_bytes(Path(path))
+        data = read_bytes(Path(path), MOST_BYTES + 1)
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
         raise SpecError(Problem(name, code="T001", message=f"cannot read: {reason}")) from None
@@ -116,6 +120,8 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
     ([1.0, 2.0], [10.0, 5.5])
     """
     raw = data.encode() if isinstance(data, str) else data
+    if len(raw) > MOST_BYTES:
+        raise SpecError(Problem(name, code="T010", message=f"more than {MOST_BYTES:,} bytes of timings"))
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -132,6 +138,11 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
         problems += more
     if problems:
         raise SpecError(told_once(problems))
+    distinct = np.unique(values["k"]).size
+    if distinct > MOST_DISTINCT_K:
+        message = f"{distinct:,} different worker counts: a curve has at most {MOST_DISTINCT_K:,}"
+        help = "k is the number of workers of a run; a number of the step or the row is another column"
+        raise SpecError(Problem(name, header.line, 1, "T010", message, header.text, help))
     return _timings(values, header, name, raw)
 
 
@@ -165,6 +176,9 @@ def _read_header(raw: bytes, name: str) -> tuple[_Header, int]:
         text = raw[start:end].decode("utf-8", errors="replace")
         start = end + 1
         if text.strip() and not text.lstrip().startswith("#"):
+            if text.count(",") >= MOST_COLUMNS:
+                message = f"{text.count(',') + 1:,} columns: a table of timings has at most {MOST_COLUMNS:,}"
+                raise SpecError(Problem(name, line, 1, "T010", message, None, _HELP))
             cells = _cells(text)
             names = tuple(cell.strip().lower() for _, cell in cells)
             return _Header(names, line, text, tuple(at for at, _ in cells)), start

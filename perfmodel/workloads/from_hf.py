@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
-from perfmodel.files import read_bytes
+from perfmodel.files import parse_json, read_bytes
 from perfmodel.specs.refusals import refusal
 from perfmodel.specs.workload import Workload
 from perfmodel.workloads.hf_families import FAMILIES, Family
@@ -188,15 +187,7 @@ def workload_fields(
 
 
 def _load(text: str, file: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        lines = text.splitlines()
-        snippet = lines[error.lineno - 1] if error.lineno <= len(lines) else None
-        problem = Problem(file, error.lineno, error.colno, "W101", f"not valid JSON: {error.msg}", snippet)
-        raise SpecError(problem) from error
-    except RecursionError:
-        raise SpecError(Problem(file, 1, None, "W101", "nested too deeply")) from None
+    data = parse_json(text, file, "W101")
     if not isinstance(data, dict):
         message = f"a config is a JSON object, this is a {type(data).__name__}"
         raise SpecError(Problem(file, 1, 1, "W101", message))

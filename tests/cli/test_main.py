@@ -62,7 +62,7 @@ def test_only_the_called_verb_is_loaded() -> None:
         "print(*sorted(m for m in sys.modules if m.startswith('perfmodel.cli.')), file=sys.stderr)"
     )
     loaded = run(code).stderr.split()
-    own = ["completion", "main", "options", "overwriting", "schema"]
+    own = ["completion", "interruption", "main", "options", "overwriting", "schema"]
     assert loaded == [f"perfmodel.cli.{name}" for name in own]
 
 

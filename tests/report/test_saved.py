@@ -39,7 +39,7 @@ def test_report_renders_every_format(saved, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "r.txt:1:2: error[R004]: not JSON"),
+        ("{", "r.txt:1:2: error[R004]: not valid JSON"),
         ("[]", "error[R005]: not a perfmodel result"),
         ('{"schema": "perfmodel/prediction/2"}', "error[R006]"),
         ('{"schema": "perfmodel/prediction/1"}', "inputs or result is missing"),

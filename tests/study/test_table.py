@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.errors import SpecError
 from perfmodel.study import table
-from perfmodel.study.table import parse_timings, read_timings
+from perfmodel.study.table import MOST_COLUMNS, MOST_DISTINCT_K, parse_timings, read_timings
 
 
 def refused(text: str | bytes) -> list[tuple[int | None, int | None, str, str]]:
@@ -178,3 +178,12 @@ def test_message_shows_the_line_and_a_caret():
         "3 | 2,abc",
         "  |   ^",
     ]
+
+
+def test_a_table_beyond_any_curve_is_refused_at_once() -> None:
+    rows = "".join(f"{k},1.0\n" for k in range(1, MOST_DISTINCT_K + 2))
+    with pytest.raises(SpecError, match=r"2,001 different worker counts: a curve has at most 2,000"):
+        parse_timings("k,time_s\n" + rows)
+    names = ",".join(f"c{index}" for index in range(MOST_COLUMNS))
+    with pytest.raises(SpecError, match=r"1,002 columns: a table of timings has at most 1,000"):
+        parse_timings(f"k,time_s,{names}\n1,2\n")

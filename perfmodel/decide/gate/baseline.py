@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.files import read_bytes
+from perfmodel.files import parse_json, read_bytes
 from perfmodel.specs.policies import LOCK_NAME
 
 SCHEMA = "perfmodel/lock/1"
 WIDTH = 110
+_REWRITE = "write it again with: perfmodel check --update-baseline"
 DIGITS = 6  # of a prediction: more would churn with the last bit of another processor
 _ARRAYS = (
     "time_s", "time_s_low", "time_s_high", "efficiency", "speedup", "throughput",
@@ -98,11 +99,9 @@ def _pretty(value: Any, indent: int) -> str:
 def loads(text: str, file: str = LOCK_NAME) -> Lock:
     """Read a lock; a broken one is bad input, with its line."""
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SpecError(_problem(file, f"not JSON: {error.msg}", error.lineno, error.colno)) from None
-    except RecursionError:
-        raise SpecError(_problem(file, "nested too deeply to be a lock file")) from None
+        data = parse_json(text, file, "P010")
+    except SpecError as error:
+        raise SpecError(replace(problem, help=_REWRITE) for problem in error.problems) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise SpecError(_problem(file, f"not a lock file of this version: schema must be {SCHEMA}"))
     jobs = data.get("jobs")
@@ -134,9 +133,7 @@ def _is_result(value: Any) -> bool:
 
 
 def _problem(file: str, message: str, line: int | None = None, column: int | None = None) -> Problem:
-    return Problem(
-        file, line, column, "P010", message, help="write it again with: perfmodel check --update-baseline"
-    )
+    return Problem(file, line, column, "P010", message, help=_REWRITE)
 
 
 def read(path: Path) -> Lock | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError, UsageError
+from perfmodel.files import write_whole
 from perfmodel.readings.measure.step import StepRun
 
 COLUMNS = ("k", "time_s", "repeat", "global_batch", "quality", "setup_s", "workload_hash")
@@ -133,7 +134,4 @@ def add_run(path: Path, recorded: Recorded, run: StepRun, reason: str | None = N
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    # Written beside and moved into place: an interruption leaves the old file whole.
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text.getvalue(), encoding="utf-8", newline="\n")
-    beside.replace(path)
+    write_whole(path, text.getvalue().encode("utf-8"))

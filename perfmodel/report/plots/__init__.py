@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from perfmodel.errors import UsageError
+from perfmodel.files import write_whole
 from perfmodel.report.kinds import module_of
 from perfmodel.report.model import Envelope, kind_of
 
@@ -79,8 +80,15 @@ def save(drawn: Figure | Envelope, target: str | Path | IO[bytes], form: str | N
         "png": {"Software": None},
     }[form]
     drawn = figure(drawn) if isinstance(drawn, Mapping) else drawn
+    import io
+
+    out = io.BytesIO()
     with style.context():
-        drawn.savefig(target, format=form, metadata=metadata)
+        drawn.savefig(out, format=form, metadata=metadata)
+    if isinstance(target, (str, Path)):
+        write_whole(Path(target), out.getvalue())
+    else:
+        target.write(out.getvalue())
 
 
 def svg(envelope: Envelope, name: str | None = None) -> str:

@@ -1,0 +1,66 @@
+"""What Ctrl-C and a request to end (SIGTERM) do: exit code 130 within a second, whatever the process is doing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from perfmodel.errors import EXIT_INTERRUPTED
+
+GRACE_S = 0.6  # from the signal until the process ends without waiting for what still runs
+# These stop what they started in their own time: a server its requests, a measurement the processes of its ranks.
+_OWN_TIME = ("serve", "measure")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised in place of KeyboardInterrupt itself, which makes CPython end with a signal and not with our exit code
+    when it passes through code that was compiled from text (as imports of named tuples are), even if it is caught."""
+
+
+@contextlib.contextmanager
+def interruptible(verb: str | None) -> Iterator[None]:
+    """Turn both signals into KeyboardInterrupt, and end the process if that is not heard in time.
+
+    A long call into compiled code, or a pool that waits for its workers, may hold the exception back. Files are
+    written beside and renamed, so an abrupt end leaves the old ones whole.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    timers: list[threading.Timer] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if verb not in _OWN_TIME and not timers:
+            timers.append(threading.Timer(GRACE_S, _end))
+            timers[0].daemon = True
+            timers[0].start()
+        raise Interrupted
+
+    # A caller that ignores a signal (nohup, a shell's background job) goes on ignoring it.
+    changed = [number for number in numbers if before[number] is not signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        for number in changed:
+            signal.signal(number, before[number])
+
+
+def _end() -> None:
+    """End this process and the workers that it started."""
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.kill()
+    with contextlib.suppress(OSError):
+        os.write(2, b"interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
