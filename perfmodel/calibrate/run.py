@@ -37,9 +37,9 @@ from perfmodel.readings.timings import Parser
 from perfmodel.results.envelope import Result, fingerprint
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import layout_words
+from perfmodel.training.rules import REASONS, Refusal
 from perfmodel.training.search import search
 from perfmodel.training.setup import Setup, setup_of
-from perfmodel.training.space import REASONS, Refusal
 from perfmodel.units import counted
 
 Array = NDArray[np.float64]
@@ -200,9 +200,7 @@ def refuse_unrunnable(job: Job, setup: Setup, path: Path) -> list[str]:
     impossible = [Refusal(int(code)) for code in refusals if code not in (Refusal.NONE, Refusal.MEMORY)]
     if impossible:
         first = impossible[0]
-        measured = (
-            f"{path.name} has a run at {_in_words(setup, refusals == first, batch=first == Refusal.BATCH)}"
-        )
+        measured = f"{path.name} has a run at {_in_words(setup, refusals == first, batch=first in (Refusal.BATCH, Refusal.MICRO_BATCHES))}"
         if job.layout == "auto":
             message, hint = f"{measured}, where {REASONS[first]}", "give the layout of the runs with --layout"
             raise SpecError(Problem(str(path), 1, 1, "R010", message, hint))

@@ -20,10 +20,10 @@ from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, 
 
 if TYPE_CHECKING:
     from perfmodel.decide.plan.backends import Progress, Runner
-    from perfmodel.decide.plan.space import Bounds
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
     from perfmodel.specs.loader import Tree
+    from perfmodel.training.space import Bounds
 
 
 class Objective(StrEnum):
@@ -142,7 +142,7 @@ def _bounds(text: str | None) -> Bounds:
     """`max_tp=8,max_vpp=4` as bounds."""
     import dataclasses
 
-    from perfmodel.decide.plan.space import Bounds
+    from perfmodel.training.space import Bounds
 
     if text is None:
         return Bounds()

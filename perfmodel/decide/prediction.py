@@ -25,9 +25,9 @@ from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import Layout
 from perfmodel.training.curve import Curve, curve
+from perfmodel.training.rules import PRECEDENCE, Refusal
 from perfmodel.training.search import Search
 from perfmodel.training.setup import Setup, setup_of
-from perfmodel.training.space import PRECEDENCE, Refusal
 
 Array = NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def _refuse_impossible(job: Job, found: Curve) -> None:
 
 def key_refused(layout: Layout, refusal: Refusal) -> str | None:
     """The key of a layout that a refusal is about; None where it is about no key that the layout gives."""
-    if refusal == Refusal.BATCH:
+    if refusal in (Refusal.BATCH, Refusal.MICRO_BATCHES):
         return "micro_batch" if layout.micro_batch else "accumulation" if layout.accumulation else None
     return _KEYS.get(refusal)
 

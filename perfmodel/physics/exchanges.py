@@ -167,6 +167,7 @@ def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array
     if not _any_above_one(at.cp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
+    message = message * _copies_of_kv_heads(ops, at)
     one = links.time("all_gather", message, at.cp, at.tp, at.context_algorithm)
     return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
 
@@ -177,7 +178,8 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     .. math:: t = x\,\frac{L_e}{p}\,(4 + 2r)\;t_{\mathrm{all\,to\,all}}(b\,s\,k\,h_e\,w/(c\,t),\;e)                     (3)
 
     L_e layers of experts, each token sent to k of them in h_e elements. Tables of a recommender: two exchanges of their
-    vectors. Reference: Lepikhin et al. 2020, arXiv:2006.16668; Naumov et al. 2019, arXiv:1906.00091.
+    vectors. Ranks that share an expert (`etp`) also gather what each received and scatter the sums of their results.
+    Reference: Lepikhin et al. 2020, arXiv:2006.16668; Naumov et al. 2019, arXiv:1906.00091.
 
     Parameters
     ----------
@@ -199,7 +201,7 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     0.0
     """
     total: Array = np.zeros(())
-    if _any_above_one(at.ep):
+    if _any_above_one(at.ep) or _any_above_one(at.etp):
         message = (
             at.micro_batch
             * ops.tokens
@@ -208,7 +210,10 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
             * ops.routed_width
             * links.machine.element_bytes
         )
-        one = links.time("all_to_all", message, at.ep, np.ones(()), at.expert_algorithm)
+        one = links.time("all_to_all", message, at.ep, at.expert_cut, at.expert_algorithm)
+        if _any_above_one(at.etp):
+            gathered = links.time("all_gather", message * at.expert_cut, at.expert_cut, np.ones(()))
+            one = one + np.where(at.etp > 1.0, gathered, 0.0)
         total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
     if np.any(ops.table_params > 0):
         message = at.micro_batch * TABLE_VECTORS * links.machine.element_bytes
@@ -274,6 +279,13 @@ def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
     return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
 
 
+def _copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:
+    """Ranks of a tensor group that hold the same key-value head, where tp exceeds their number; else 1."""
+    return np.asarray(
+        np.where(ops.kv_heads > 0.0, np.maximum(at.tp / np.maximum(ops.kv_heads, 1.0), 1.0), 1.0)
+    )
+
+
 def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
     r"""Parameters held by one device before sharding: (replicated over dp, in experts).
 
@@ -299,7 +311,8 @@ def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
     [28966912.0, 0.0]
     """
     embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
-    dense = ops.block_params / (at.tp * at.pp) + embedding
+    copied = ops.hidden * ops.kv_width * ops.attention_layers * (_copies_of_kv_heads(ops, at) - 1.0)
+    dense = (ops.block_params + copied) / (at.tp * at.pp) + embedding
     return dense, ops.expert_params / (at.expert_ranks * at.pp)
 
 

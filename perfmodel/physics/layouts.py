@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
-from perfmodel.specs.layout import Recompute
+from perfmodel.specs.layout import MISSING_LAYERS, Recompute
 
 Array = NDArray[np.float64]
 
@@ -80,6 +80,7 @@ class Layouts:
     pp: Array
     cp: Array
     ep: Array
+    etp: Array  # tensor parallelism inside an expert; 0: what tensor groups leave to it
     vpp: Array
     micro_batch: Array  # samples
     accumulation: Array  # micro-batches a step
@@ -117,9 +118,14 @@ class Layouts:
     def expert_ranks(self) -> Array:
         """Devices of a stage that share one copy of the experts: tensor groups cut what expert groups leave whole.
 
-        Megatron's --expert-tensor-parallel-size is by default that of tensor parallelism.
+        Megatron's --expert-tensor-parallel-size is by default that of tensor parallelism; a stated one cuts each expert.
         """
-        return np.maximum(self.ep, self.tp)
+        return np.where(self.etp > 0.0, self.ep * self.etp, np.maximum(self.ep, self.tp))
+
+    @property
+    def expert_cut(self) -> Array:
+        """Devices that share one expert where a layout states it, else 1."""
+        return np.maximum(self.etp, 1.0)
 
     @property
     def expert_copies(self) -> Array:
@@ -151,6 +157,21 @@ DECLARED: dict[str, float] = {
 ONE_BUCKET = 1e12  # bytes, more than any gradient
 
 
+def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
+    """How much longer the fullest pipeline stage takes than the mean one, as a share of the mean.
+
+    .. math:: \\max\\left(0, \\frac{p \\lceil L/p \\rceil - 2 - L}{L}\\right)                     (1)
+
+    Two layers may be missing, one on the first and one on the last stage, whose embeddings and logits take their place.
+
+    >>> uneven_stages([126, 61, 61, 80], [16, 16, 1, 8]).round(4).tolist()
+    [0.0, 0.0164, 0.0, 0.0]
+    """
+    total, stages = np.asarray(layers, float), np.asarray(pp, float)
+    missing = np.ceil(total / stages) * stages - total - MISSING_LAYERS
+    return np.asarray(np.where(stages > 1.0, np.maximum(missing, 0.0) / np.maximum(total, 1.0), 0.0))
+
+
 def usual_bucket_bytes(framework: str) -> float:
     """Bytes of gradients that a class of frameworks reduces in one call, where nobody says otherwise.
 
@@ -177,7 +198,9 @@ def layouts(
     pp: ArrayLike = 1,
     cp: ArrayLike = 1,
     ep: ArrayLike = 1,
+    etp: ArrayLike = 0,
     vpp: ArrayLike = 1,
+    dp: ArrayLike | None = None,
     micro_batch: ArrayLike | None = None,
     accumulation: ArrayLike | None = None,
     sharding: ArrayLike = Sharding.DDP,
@@ -190,12 +213,14 @@ def layouts(
 ) -> Layouts:
     """Fill in what follows from the rest: dp = K/(tp*pp*cp), accumulation = batch/(dp*micro_batch).
 
+    Where both micro_batch and accumulation are given they stand, and make up at least the batch.
+
     `declared` holds values of `DECLARED`; each broadcasts against the layouts.
     """
     k_, tp_, pp_, cp_ = (np.asarray(value, dtype=float) for value in (k, tp, pp, cp))
-    dp = k_ / (tp_ * pp_ * cp_)
+    dp_ = k_ / (tp_ * pp_ * cp_) if dp is None else np.asarray(dp, dtype=float)
     batch = np.asarray(global_batch, dtype=float)
-    per_replica = batch / dp
+    per_replica = batch / dp_
     if micro_batch is None and accumulation is None:
         micro, steps = per_replica, np.ones_like(per_replica)
     elif accumulation is None:
@@ -203,20 +228,21 @@ def layouts(
         steps = per_replica / micro
     else:
         steps = np.asarray(accumulation, dtype=float)
-        micro = per_replica / steps
+        micro = per_replica / steps if micro_batch is None else np.asarray(micro_batch, dtype=float)
     return Layouts(
         k=k_,
-        dp=dp,
+        dp=dp_,
         tp=tp_,
         pp=pp_,
         cp=cp_,
         ep=np.asarray(ep, dtype=float),
+        etp=np.asarray(etp, dtype=float),
         vpp=np.asarray(vpp, dtype=float),
         micro_batch=micro,
         accumulation=steps,
         global_batch=batch,
         sharding=np.asarray(sharding, dtype=float),
-        shard_group=dp * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
+        shard_group=dp_ * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
         recompute=np.asarray(recompute, dtype=float),
         selective=np.asarray(selective, dtype=float),
         sequence_parallel=np.asarray(sequence_parallel, dtype=float),

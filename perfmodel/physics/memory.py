@@ -38,6 +38,21 @@ class Memory:
         return np.asarray(sum(self.parts.values(), np.zeros(())))
 
 
+# Share of a device's memory that a layout found by a search leaves free, for fragmentation and what a run adds to its
+# steady state (assumed; a stated layout may fill the device).
+HEADROOM = 0.05
+
+
+def room(machine: Machine, headroom: float) -> Array:
+    """Bytes of a device that a layout may take when a share of it stays free.
+
+    >>> from types import SimpleNamespace
+    >>> float(room(SimpleNamespace(memory_bytes=80e9), 0.05)) / 1e9
+    76.0
+    """
+    return np.asarray(machine.memory_bytes * (1.0 - headroom))
+
+
 def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | None = None) -> Memory:
     """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive."""
     dense, routed = local_parameters(ops, at)

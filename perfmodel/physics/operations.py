@@ -86,6 +86,7 @@ class Operations:
     score_elements: Array  # attention probabilities per sample, all heads and layers
     least_score_bytes: Array  # of one of them that is written out, whatever the precision
     kv_width: Array  # key plus value width per token, for context parallelism
+    kv_heads: Array  # that tensor parallelism can cut; beyond, ranks hold copies; 0 where there are none
     attention_layers: Array
     hidden_traffic: Array  # bytes per sample at 2 B per element, not cut by tensor parallelism
     inner_traffic: Array  # the same, cut by tensor parallelism
@@ -448,6 +449,7 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         score_elements=scores * heads * tokens**2 * score_layers,
         least_score_bytes=4.0 if w.scores_in_fp32 else 0.0,
         kv_width=kv_width,
+        kv_heads=0.0 if w.kv_lora_rank else _number(w.kv_heads, heads),
         attention_layers=attention_layers,
         hidden_traffic=HIDDEN_TRAFFIC * tokens * hidden * blocks,
         inner_traffic=INNER_TRAFFIC * tokens * row_share * inner_widths,

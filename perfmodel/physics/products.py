@@ -87,9 +87,12 @@ def products(
     for slot in range(ops.slot_count.shape[0]):
         split, last = ops.slot_split[slot], ops.slot_last[slot] > 0
         column, row, routed = split == Split.COLUMN, split == Split.ROW, split == Split.EXPERT
-        rows = tokens * ops.slot_rows[slot] / np.where(routed, at.tp, 1.0)
-        inner = ops.slot_inner[slot] / np.where(row, at.tp, 1.0)
-        outer = ops.slot_outer[slot] / np.where(column, at.tp, 1.0)
+        # Ranks that share an expert gather their tokens and cut its inner width, the second product's rows.
+        cut = np.where(routed, at.expert_cut, 1.0)
+        back = ops.slot_inner[slot] != ops.routed_width
+        rows = tokens * ops.slot_rows[slot] / np.where(routed, at.tp / cut, 1.0)
+        inner = ops.slot_inner[slot] / np.where(row, at.tp, np.where(back, cut, 1.0))
+        outer = ops.slot_outer[slot] / np.where(column, at.tp, np.where(back, 1.0, cut))
         weights = np.where(routed, ops.slot_experts[slot] / at.ep, 1.0)
         rate = np.where(last, rate16, layer_rate)
         call = c.call_s * (1.0 + EXPERT_CALL_SHARE * (weights - 1.0))

@@ -8,7 +8,7 @@ from typing import Literal
 from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Framework, Job, JobFile, Regime
-from perfmodel.specs.layout import WHOLE_REPLICAS, Layout
+from perfmodel.specs.layout import MISSING_LAYERS, WHOLE_REPLICAS, Layout
 from perfmodel.specs.loader import Tree
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
@@ -275,7 +275,8 @@ class Finisher:
                 self._refuse(
                     f"layout.{key}", f"{key} {degree} does not divide the {total} {of} of {workload.name}"
                 )
-        if workload.layers and layout.pp * layout.vpp > workload.layers:
+        spare = MISSING_LAYERS if layout.vpp > 1 else 0  # embeddings and logits may take a virtual stage each
+        if workload.layers and layout.pp * layout.vpp > workload.layers + spare:
             self._refuse(
                 "layout.pp",
                 f"pp {layout.pp} with vpp {layout.vpp} exceeds the {workload.layers} layers of {workload.name}",
@@ -288,6 +289,11 @@ class Finisher:
                 f"replicas that meet every {self.spec.sync_every} steps must each hold the whole state; "
                 f"{layout.sharding} spreads it over them",
                 "write sharding: ddp, or hsdp with a shard_group",
+            )
+        if workload.kv_heads and layout.tp > workload.kv_heads and not workload.kv_lora_rank:
+            self.notes.append(
+                f"tp {layout.tp} is above the {workload.kv_heads} key-value heads of {workload.name}: "
+                f"{-(-layout.tp // workload.kv_heads)} ranks hold a copy of each"
             )
         size = layout.model_parallel * (layout.dp or 1)
         if self.problems:

@@ -17,6 +17,9 @@ RecomputeWord = Literal["none", "selective", "full"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
 # Ways of sharding under which a replica (of hsdp: a shard group) holds everything and could step alone.
 WHOLE_REPLICAS: tuple[Sharding, ...] = ("ddp", "hsdp", "parameter_server")
+# The first and the last stage may each hold one layer less, in place of embeddings and logits (Llama 3, arXiv:2407.21783,
+# section 3.3.2).
+MISSING_LAYERS = 2
 Degree = Annotated[int, Number(least=1, most=1_000_000, whole=True)]
 
 
@@ -67,6 +70,10 @@ class Layout(SpecModel):
     pp: Degree = Field(1, description="Pipeline stages.")
     cp: Degree = Field(1, description="Context (sequence) parallelism.")
     ep: Degree = Field(1, description="Expert parallelism.")
+    etp: Degree | None = Field(
+        None,
+        description="Tensor parallelism inside an expert; what tp leaves beyond ep when missing.",
+    )
     vpp: Degree = Field(1, description="Virtual pipeline stages per device (interleaving).")
     micro_batch: Degree | None = Field(None, description="Samples per micro-batch and replica.")
     accumulation: Degree | None = Field(None, description="Micro-batches per step and replica.")
@@ -117,7 +124,7 @@ class Layout(SpecModel):
         return self.tp * self.pp * self.cp
 
 
-DEGREES = ("dp", "tp", "pp", "cp", "ep", "vpp")
+DEGREES = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp")
 
 
 def layout_words(

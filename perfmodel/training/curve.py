@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,10 @@ from perfmodel.physics.layouts import (
 from perfmodel.physics.memory import Memory, memory
 from perfmodel.specs.layout import Layout
 from perfmodel.training.declared import informed, usable_shardings
+from perfmodel.training.rules import REASONS, Refusal, shape_of
 from perfmodel.training.search import Search, search
 from perfmodel.training.setup import Setup
-from perfmodel.training.space import REASONS, Refusal, Space, default_space, narrowed
+from perfmodel.training.space import Bounds, Space, stated_space, usual_space
 from perfmodel.training.step import Step, step
 from perfmodel.units import format_quantity
 
@@ -105,17 +106,38 @@ def coefficients(setup: Setup, logs: Array, k: Array | None = None) -> Coefficie
     return found
 
 
-def choose(setup: Setup, logs: Array, among: Search | None = None) -> tuple[Layouts, NDArray[np.int64]]:
-    """Best feasible layout at each K and its refusal, `among` those of a search (by default: the set-up's own)."""
+def choose(
+    setup: Setup, logs: Array, among: Search | None = None, offsets: Array | None = None
+) -> tuple[Layouts, NDArray[np.int64]]:
+    """Best feasible layout at each K and its refusal, `among` those of a search (by default: the set-up's own).
+
+    `offsets` are a calibration's slopes of `discrepancy`.
+    """
     found = among or search(setup)
-    return found.best(_seconds(setup, logs, found))
+    return found.best(_seconds(setup, logs, found, offsets))
 
 
-def _seconds(setup: Setup, logs: Array, found: Search) -> Array:
+def offsets_of(setup: Setup, beliefs: Beliefs) -> Array | None:
+    """A calibration's slopes of `discrepancy` as they apply to this job; None without a calibration."""
+    if beliefs.calibration is None:
+        return None
+    known = _without_foreign_times(setup, beliefs, beliefs.belief(setup.features())).calibration
+    return None if known is None else known.mean[len(NAMES) :]
+
+
+def _seconds(setup: Setup, logs: Array, found: Search, offsets: Array | None = None) -> Array:
     """Step time of every allowed layout of a search."""
+    at = found.allowed
     with np.errstate(all="ignore"):
-        made = step(setup.operations, setup.machine, found.allowed, coefficients(setup, logs[:, None]))
-        return np.broadcast_to(made.time_s, found.k_index.shape)
+        spread = coefficients(setup, logs[:, None])
+        if setup.jitter and found.count:  # of a family of its own at each K
+            by_k = np.broadcast_to(coefficients(setup, logs[:, None], setup.k).jitter, setup.k.shape)
+            spread = replace(spread, jitter=by_k[found.k_index])
+        made = step(setup.operations, setup.machine, at, spread)
+        seconds = np.broadcast_to(made.time_s, found.k_index.shape)
+    if offsets is not None and found.count:
+        seconds = seconds * np.exp(np.tensordot(offsets, discrepancy(setup.operations, at), axes=1))
+    return np.asarray(seconds)
 
 
 def curve(
@@ -125,7 +147,8 @@ def curve(
     ops, mach = setup.operations, setup.machine
     belief, logs = centre(setup, beliefs)
     beliefs = _without_foreign_times(setup, beliefs, belief)
-    at, refusal = choose(setup, logs, among)
+    apart = None if beliefs.calibration is None else beliefs.calibration.mean[len(NAMES) :]
+    at, refusal = choose(setup, logs, among, apart)
     held = memory(ops, mach, at, schedule=setup.schedule)
     feasible = refusal == Refusal.NONE
     gap = np.where(feasible, 1.0, np.nan)
@@ -270,6 +293,8 @@ def describe(at: Layouts, index: int) -> dict[str, Any]:
     degrees = {name: number(name) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
     # A measured run may not say how many virtual stages it had.
     shown: dict[str, Any] = {name: None if np.isnan(value) else int(value) for name, value in degrees.items()}
+    if number("etp") > 0:
+        shown["etp"] = int(number("etp"))
     micro = number("micro_batch")
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
     shown["accumulation"] = int(number("accumulation"))
@@ -288,10 +313,12 @@ def _reason(setup: Setup, logs: Array, held: Memory, refusals: NDArray[np.int64]
     if refusal == Refusal.MEMORY:
         parts = {name: float(np.broadcast_to(v, setup.k.shape)[index]) for name, v in held.parts.items()}
         largest = max(parts, key=lambda name: parts[name])
-        total, room = sum(parts.values()), float(setup.machine.memory_bytes)
+        total, whole = sum(parts.values()), float(setup.machine.memory_bytes)
+        kept = 0.0 if setup.layout is not None else setup.headroom
+        free = f", {kept:.0%} of which stays free" if kept and total > (1.0 - kept) * whole * 0.9 else ""
         need = (
-            f"needs {format_quantity(total, 'B')} of {format_quantity(room, 'B')} a device; most of it {largest} "
-            f"({format_quantity(parts[largest], 'B')})"
+            f"needs {format_quantity(total, 'B')} of {format_quantity(whole, 'B')} a device{free}; most of it "
+            f"{largest} ({format_quantity(parts[largest], 'B')})"
         )
         return f"{need}: {_fix(setup, logs, refusals, index)}"
     if refusal == Refusal.NODES:
@@ -340,14 +367,16 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
 
     What the words cannot name stays as given: replicas, accumulation, shard group, sequence parallelism, schedule.
     """
-    usual = default_space(here.workload, here.machine, here.seq_len, int(here.k[0]))
+    shape = shape_of(here.workload, here.machine, here.seq_len)
+    usual = usual_space(shape, Bounds(), int(here.k[0]))
     usual = replace(usual, sharding=usable_shardings(usual.sharding, here.declared))
-    asked = narrowed(usual, given, here.default_sharding)
+    asked, _ = stated_space(given, here.default_sharding)
     wide = Space(
         **{
-            f.name: tuple(dict.fromkeys(getattr(asked, f.name) + getattr(usual, f.name)))
-            for f in fields(Space)
-        }
+            name: tuple(dict.fromkeys((*getattr(asked, name), *getattr(usual, name))))
+            for name in ("tp", "pp", "cp", "ep", "sharding", "recompute")
+        },
+        vpp=tuple(dict.fromkeys((given.vpp, 1))),
     )
     found = search(here, wide)
     if not found.count:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.beliefs.features import features
 from perfmodel.physics.machine import Machine, machine
+from perfmodel.physics.memory import HEADROOM
 from perfmodel.physics.operations import PADS_VOCABULARY, TRANSFORMER_KINDS, Operations, operations
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job
@@ -39,6 +40,7 @@ class Setup:
     jitter_family: str = "lognormal"
     declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
     batch_grows: bool = False  # with K, beyond those asked for as well
+    headroom: float = HEADROOM  # share of memory that a searched layout leaves free
 
     @cached_property
     def operations(self) -> Operations:

@@ -26,7 +26,7 @@ from perfmodel.physics.exchanges import (
 )
 from perfmodel.physics.exposure import exposed
 from perfmodel.physics.fabric import soft_max, soft_share
-from perfmodel.physics.layouts import Layouts, Sharding
+from perfmodel.physics.layouts import Layouts, Sharding, uneven_stages
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
 from perfmodel.physics.parts import NAMES as PARTS
@@ -79,7 +79,8 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
         T = m (t + t_last) + (p - 1) (t0 / v + 2 message) + exchange + optimizer + waiting        (1)
 
-    where t is a rounded max of device and host time plus exposed tensor, context and expert communication.
+    where t is a rounded max of device and host time plus exposed tensor, context and expert communication. Stages that
+    hold unequal numbers of layers wait for the fullest, `physics.layouts.uneven_stages`.
     """
     at = _interleaved(ops, at, c)
     links = Links(machine, at, c)
@@ -137,6 +138,9 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         / (machine.memory_bytes_per_s * c.memory)
     )
 
+    # The fullest stage of an uneven pipeline paces all of them.
+    fuller = uneven_stages(ops.layers, at.pp) * ops.is_transformer * m * (busy + stall)
+
     work = m * (own + own_last)
     half = 0.5 * machine.node
     second_half = np.clip((at.per_node - half) / half, 0.0, 1.0)
@@ -160,7 +164,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         "context_parallel": m * context,
         "expert_parallel": m * expert,
         "pipeline_messages": m * p2p,
-        "imbalance": _uneven_lengths(at, work),
+        "imbalance": _uneven_lengths(at, work) + fuller,
         "bubble": bubble,
         "sharded_weights": m * shards,
         "data_parallel": gradients.shown,

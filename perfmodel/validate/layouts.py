@@ -15,12 +15,13 @@ from perfmodel.calibrate.population import population_logs
 from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.plan.candidates import Limits, Target, Task
 from perfmodel.decide.plan.search import run_task
-from perfmodel.decide.plan.space import Bounds, Shape
 from perfmodel.decide.pricing import on_demand
 from perfmodel.physics.coefficients import from_logs
 from perfmodel.physics.layouts import pick
 from perfmodel.physics.operations import TRANSFORMER_KINDS, take
 from perfmodel.training.curve import describe
+from perfmodel.training.rules import Shape
+from perfmodel.training.space import Bounds
 from perfmodel.validate.protocol import Scored
 from perfmodel.validate.resolve import Resolved
 

@@ -143,7 +143,7 @@ def test_nothing_feasible_is_still_exit_0(capsys):
     [
         ("layout: {tp: 7}", 7, "heads"),
         ("layout: {tp: 2048}", 7, "tp"),
-        ("layout:\n  tp: 2\n  pp: 27", 9, "layers"),
+        ("layout:\n  tp: 1\n  pp: 54", 9, "layers"),
         ("layout:\n  micro_batch: 4096", 8, "batch"),
     ],
 )

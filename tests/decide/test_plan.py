@@ -15,25 +15,26 @@ from perfmodel.calibrate.job import calibrate
 from perfmodel.decide.energy import step_energy
 from perfmodel.decide.knee import threshold_knee
 from perfmodel.decide.plan import backends as runners
-from perfmodel.decide.plan import search, space
+from perfmodel.decide.plan import search
 from perfmodel.decide.plan.answer import make_plan
 from perfmodel.decide.plan.candidates import OBJECTIVES, Candidate
 from perfmodel.decide.plan.fleet import Option, allocate
 from perfmodel.decide.plan.planner import Found, Request
 from perfmodel.decide.plan.planner import search as find
 from perfmodel.decide.plan.run import plan_fleet, plan_job, plan_sweep
-from perfmodel.decide.plan.search import as_layouts, energy_of
-from perfmodel.decide.plan.space import Bounds
+from perfmodel.decide.plan.search import energy_of
 from perfmodel.decide.plan.sweep import parse_sweep
 from perfmodel.decide.plan.targets import candidate_setup, setup_at, target_of
 from perfmodel.decide.prediction import predict
 from perfmodel.errors import UsageError
 from perfmodel.physics.layouts import pick
-from perfmodel.physics.memory import memory
+from perfmodel.physics.memory import memory, room
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
 from perfmodel.specs.jobs import load_job
+from perfmodel.training import space
 from perfmodel.training.curve import curve
+from perfmodel.training.space import Bounds, Told, as_layouts
 from perfmodel.training.step import step
 
 TINY = Bounds(max_tp=4, max_pp=4, max_vpp=2, max_micro_batch=4)
@@ -69,15 +70,16 @@ def every(catalog: Catalog, beliefs: Beliefs) -> list[Tried]:
     """All layouts that fit, each priced alone: no chunks, no broadcasting, no pruning."""
     job = make(catalog, k="8,24")
     target = target_of(job, job.k, beliefs)
-    rows, _ = space.enumerate_rows(target.shape, target.global_batch, TINY)
+    batches = target.global_batch
+    rows = space.enumerate_rows(target.shape, list(batches), list(batches.values()), TINY).rows
     found: list[Tried] = []
     for sharding in TINY.shardings:
         refused, _ = space.sharding_refused(rows, sharding)
         ok = space.sharding_allowed(rows, sharding, target.shape.node) & ~refused
         allowed = rows.take(np.flatnonzero(ok))
         for i, level in itertools.product(range(len(allowed)), TINY.recompute):
-            at = as_layouts(allowed.take(np.array([i])), (sharding,), (level,), target.shape.node)
-            if memory(target.ops, target.machine, at).total.max() > target.machine.memory_bytes:
+            at = as_layouts(allowed.take(np.array([i])), (sharding,), (level,), Told(target.shape.node, {}))
+            if memory(target.ops, target.machine, at).total.max() > room(target.machine, target.headroom):
                 continue
             result = step(target.ops, target.machine, at, target.coefficients)
             seconds, k = float(result.time_s.max()), int(allowed.k[i])
@@ -147,8 +149,8 @@ def test_a_calibrated_plan_is_the_calibrated_curve(catalog: Catalog, beliefs: Be
 
 def test_energy_in_few_operations_is_the_energy_model(catalog: Catalog, beliefs: Beliefs) -> None:
     target = target_of(make(catalog), [16], beliefs)
-    rows, _ = space.enumerate_rows(target.shape, {16: 128}, SMALL)
-    at = pick(as_layouts(rows, ("ddp",), ("none",), 8), 0)
+    rows = space.enumerate_rows(target.shape, [16], [128], SMALL).rows
+    at = pick(as_layouts(rows, ("ddp",), ("none",), Told(8, {})), 0)
     result = step(target.ops, target.machine, at, target.coefficients)
     plain = step_energy(at.k, result.parts, target.power).energy_j
     np.testing.assert_allclose(energy_of(result.parts, result.time_s, at.k, target.power), plain, rtol=1e-12)

@@ -14,9 +14,9 @@ from perfmodel.beliefs.population import textbook_beliefs
 from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan.planner import Request, search
 from perfmodel.decide.plan.run import Place, plan_job
-from perfmodel.decide.plan.space import Bounds
 from perfmodel.errors import UsageError
 from perfmodel.specs.jobs import load_job
+from perfmodel.training.space import Bounds
 
 distributed = pytest.importorskip("distributed")
 

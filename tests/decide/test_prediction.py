@@ -201,7 +201,7 @@ def test_a_serial_stage_is_named_as_the_cause():
 
 @pytest.mark.parametrize(
     ("layout", "words"),
-    [({"pp": 5}, "layers"), ({"micro_batch": 4096}, "batch"), ({"cp": 3}, "sequence")],
+    [({"micro_batch": 4096}, "batch"), ({"cp": 3}, "sequence")],
 )
 def test_a_layout_that_is_impossible_at_every_k_is_bad_input(layout, words):
     made = job("llama3-8b", "dgx-h100", k="60,120", global_batch=512, layout=layout)

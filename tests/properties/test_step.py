@@ -177,7 +177,8 @@ def test_without_overheads_the_line_is_ideal(name: str, cluster: str, k: int, pe
 @given(st.integers(2, 64), st.integers(1, 200), st.sampled_from(CLUSTERS))
 def test_the_bubble_of_a_textbook_pipeline(p: int, m: int, cluster: str) -> None:
     ops = work("gpt3-175b")
-    # Equal stages: no logits beside the last of them.
+    # Equal stages: one layer each, and no logits beside the last of them.
+    ops = replace(ops, layers=np.asarray(float(p)))
     ops = replace(ops, slot_count=ops.slot_count * (1.0 - ops.slot_last), logit_elements=np.zeros(()))
     mach = boundless(hardware(cluster))
     at = layouts(float(p), global_batch=float(m), accelerators_per_node=mach.node, pp=p, micro_batch=1)

@@ -14,9 +14,10 @@ from perfmodel.physics.coefficients import NAMES, from_logs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import Layout
 from perfmodel.training.curve import centre, choose
+from perfmodel.training.rules import Refusal, shape_of
 from perfmodel.training.search import search
 from perfmodel.training.setup import Setup
-from perfmodel.training.space import Refusal, default_space
+from perfmodel.training.space import Bounds, usual_space
 from perfmodel.training.step import step
 
 CATALOG = Catalog.default()
@@ -39,11 +40,15 @@ def same(a, b) -> bool:
     return all(np.array_equal(getattr(a, f.name), getattr(b, f.name), equal_nan=True) for f in fields(a))
 
 
+def usual(job: Setup):
+    return usual_space(shape_of(job.workload, job.machine, job.seq_len), Bounds(), int(job.k.max()))
+
+
 @pytest.mark.parametrize(("workload", "cluster"), JOBS)
 def test_what_is_left_out_would_not_have_been_chosen(workload, cluster):
     job = setup(workload, cluster)
     _, logs = centre(job, shipped_beliefs())
-    whole = search(job, default_space(job.workload, job.machine, job.seq_len, int(job.k.max())))
+    whole = search(job, usual(job))
     short = search(job)
     assert short.count <= whole.count
     chosen, refusal = choose(job, logs, short)
@@ -63,7 +68,7 @@ def test_ample_memory_leaves_no_layout_that_repeats_work():
 def test_recomputation_is_slower_whatever_the_beliefs(seed, job):
     """What the search leaves out rests on this."""
     made = setup(*job)
-    at = search(made, default_space(made.workload, made.machine, made.seq_len, int(made.k.max()))).allowed
+    at = search(made, usual(made)).allowed
     _, logs = centre(made, shipped_beliefs())
     moved = logs + 1.5 * np.random.default_rng(seed).standard_normal(len(NAMES))
     seconds = []

@@ -10,35 +10,33 @@ import pytest
 from perfmodel.physics.machine import machine
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import Layout
-from perfmodel.training.space import (
-    ORDER,
-    PRECEDENCE,
-    REASONS,
-    WHOLE,
-    Candidates,
-    Refusal,
-    Space,
-    candidates,
-    default_space,
-    divides_layers,
-    narrowed,
-)
+from perfmodel.training.rules import ORDER, PRECEDENCE, REASONS, Given, Refusal, divides_layers, shape_of
+from perfmodel.training.space import Bounds, Enumerated, Space, enumerate_rows, stated_space, usual_space
 
 CATALOG = Catalog.default()
 LLAMA = CATALOG.get("workloads", "llama3-8b")  # 32 layers, 32 heads
 MIXTRAL = CATALOG.get("workloads", "mixtral-8x7b")  # 8 experts
+DEEPSEEK = CATALOG.get("workloads", "deepseek-v3")  # 61 layers, 256 experts
+LLAMA_405B = CATALOG.get("workloads", "llama3-405b")  # 126 layers
 RESNET = CATALOG.get("workloads", "resnet50")
 H100 = machine(CATALOG.cluster("dgx-h100"), "bf16")
 
 
-def found(space: Space, k: int, batch: int, workload=LLAMA, **more) -> Candidates:
-    return candidates(space, np.array([float(k)]), np.array([float(batch)]), workload, H100, **more)
+def found(space: Space, k: int, batch: int, workload=LLAMA, given=None, **more) -> Enumerated:
+    shape = shape_of(workload, H100, None)
+    return enumerate_rows(shape, [k], [batch], space=space, given=given, **more)
 
 
 def refusal(space: Space, k: int, batch: int = 512, workload=LLAMA, **more) -> Refusal:
     made = found(space, k, batch, workload, **more)
     assert made.refusal.size == 1
+    assert (made.refusal[0] == Refusal.NONE) == (len(made.rows) > 0)
     return Refusal(int(made.refusal[0]))
+
+
+def stated(k: int, batch: int, workload, **layout) -> Refusal:
+    space, given = stated_space(Layout(**layout), "zero1")
+    return refusal(space, k, batch, workload, given=given)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +49,11 @@ def refusal(space: Space, k: int, batch: int = 512, workload=LLAMA, **more) -> R
         (Space(tp=(2,)), 8, 512, RESNET, Refusal.HEADS),
         (Space(pp=(2,)), 8, 512, RESNET, Refusal.LAYERS),
         (Space(cp=(2,)), 8, 512, RESNET, Refusal.SEQUENCE),
-        (Space(pp=(5,)), 10, 512, LLAMA, Refusal.LAYERS),
+        (Space(pp=(5,)), 10, 512, LLAMA, Refusal.NONE),
         (Space(pp=(64,)), 64, 512, LLAMA, Refusal.LAYERS),
         (Space(cp=(3,)), 6, 512, LLAMA, Refusal.SEQUENCE),
         (Space(ep=(3,)), 6, 512, MIXTRAL, Refusal.EXPERTS),
-        (Space(micro_batch=(128,)), 8, 512, LLAMA, Refusal.BATCH),
+        (Space(pp=(8,), vpp=(5,)), 8, 512, LLAMA, Refusal.LAYERS),
         (Space(), 1024, 512, LLAMA, Refusal.BATCH),
     ],
 )
@@ -68,29 +66,53 @@ def test_a_cluster_that_is_too_small():
 
 
 def test_the_given_number_of_replicas_is_kept():
-    assert refusal(Space(tp=(2,)), 16, dp=8) == Refusal.NONE
-    assert refusal(Space(tp=(2,)), 32, dp=8) == Refusal.REPLICAS
+    assert stated(16, 512, LLAMA, tp=2, dp=8) == Refusal.NONE
+    assert stated(32, 512, LLAMA, tp=2, dp=8) == Refusal.REPLICAS
 
 
 def test_accumulation_and_micro_batch_must_agree():
-    assert refusal(Space(micro_batch=(WHOLE,)), 8, 512, accumulation=16) == Refusal.NONE
-    assert refusal(Space(micro_batch=(4,)), 8, 512, accumulation=16) == Refusal.NONE
-    assert refusal(Space(micro_batch=(8,)), 8, 512, accumulation=16) == Refusal.BATCH
-    assert refusal(Space(micro_batch=(WHOLE,)), 8, 8, accumulation=16) == Refusal.BATCH
+    assert stated(8, 512, LLAMA, accumulation=16) == Refusal.NONE
+    assert stated(8, 512, LLAMA, accumulation=16, micro_batch=4) == Refusal.NONE
+    assert stated(8, 512, LLAMA, accumulation=16, micro_batch=8) == Refusal.MICRO_BATCHES
+    assert stated(8, 8, LLAMA, accumulation=16) == Refusal.MICRO_BATCHES
+    assert stated(8, 512, LLAMA, micro_batch=128) == Refusal.MICRO_BATCHES
+    # Five samples as four and one.
+    assert stated(8, 40, LLAMA, accumulation=2, micro_batch=4) == Refusal.NONE
+    assert stated(8, 40, LLAMA, accumulation=3, micro_batch=4) == Refusal.MICRO_BATCHES
 
 
-@pytest.mark.parametrize("k", [3, 6, 12, 24, 96])
+@pytest.mark.parametrize("k", [3, 6, 12, 24, 96, 192])
 def test_the_fullest_replica_runs_whole_samples(k):
-    made = found(Space(micro_batch=(WHOLE, 1, 2, 4)), k, 512)
-    at = made.at
-    good = made.refusal == Refusal.NONE
-    assert good.any()
+    rows = found(Space(), k, 512).rows
+    assert len(rows) > 0
     share = 512 / k
-    total = (at.micro_batch * at.accumulation)[good]
+    total = rows.micro_batch * rows.accumulation
     assert np.all(total >= share)
-    assert np.all(total - share < at.micro_batch[good] + 1)
-    assert np.all(at.micro_batch[good] == np.round(at.micro_batch[good]))
-    assert np.all(at.dp[good] == k)
+    assert np.all(total - share < rows.micro_batch + 1)
+    assert np.all(rows.dp == k)
+
+
+@pytest.mark.parametrize(
+    ("workload", "k", "batch", "layout"),
+    [
+        # DeepSeek-V3 on 2,048 H800 (arXiv:2412.19437, section 3.2): 61 layers on 16 stages, experts over 8 nodes.
+        (DEEPSEEK, 2048, 15360, {"pp": 16, "ep": 64, "sharding": "zero1"}),
+        # Llama 3 405B on 16,384 H100 (arXiv:2407.21783, table 4), one layer to a virtual stage.
+        (LLAMA_405B, 16384, 2048, {"tp": 8, "pp": 16, "vpp": 8}),
+        (LLAMA_405B, 16384, 2048, {"tp": 8, "pp": 16, "vpp": 7}),
+        (LLAMA_405B, 16384, 128, {"tp": 8, "cp": 16, "pp": 16, "micro_batch": 1}),
+        # Experts that are cut apart from the rest, and more ranks than key-value heads.
+        (MIXTRAL, 64, 256, {"tp": 4, "pp": 2, "ep": 4, "etp": 2}),
+        (MIXTRAL, 64, 256, {"tp": 16, "ep": 8, "etp": 1}),
+    ],
+)
+def test_layouts_that_ran_can_be_stated(workload, k, batch, layout):
+    assert stated(k, batch, workload, **layout) == Refusal.NONE
+
+
+def test_experts_need_ranks_to_lie_on():
+    assert stated(16, 256, MIXTRAL, pp=4, ep=4, etp=2) == Refusal.EXPERTS
+    assert refusal(Space(), 8, given=Given(etp=3), workload=MIXTRAL) == Refusal.EXPERTS
 
 
 def test_the_first_and_last_stage_may_hold_one_layer_less():
@@ -108,29 +130,29 @@ def test_every_refusal_has_words_and_a_place():
 
 
 def test_a_given_layout_leaves_only_the_micro_batch_open():
-    usual = default_space(LLAMA, H100, 8192, 1024)
-    made = narrowed(usual, Layout(tp=2, sharding="fsdp", recompute="full"), "zero1")
+    made, given = stated_space(Layout(tp=2, sharding="fsdp", recompute="full"), "zero1")
     assert (made.tp, made.pp, made.sharding, made.recompute) == ((2,), (1,), ("fsdp",), ("full",))
-    assert len(made.micro_batch) > 1
-    fixed = narrowed(usual, Layout(micro_batch=2), "zero1")
-    assert fixed.micro_batch == (2,)
+    assert made.micro_batch is None
+    assert given == Given()
+    fixed, given = stated_space(Layout(micro_batch=2), "zero1")
+    assert len(found(fixed, 8, 512, given=given).rows) == 1
     assert fixed.sharding == ("zero1",)
-    assert fixed.size == 1
 
 
 def test_the_usual_space_fits_the_workload():
     for workload in (LLAMA, MIXTRAL):
-        made = default_space(workload, H100, 8192, 1024)
+        made = usual_space(shape_of(workload, H100, 8192), Bounds(), 1024)
         assert all(workload.heads % tp == 0 for tp in made.tp)
-        assert all(divides_layers(workload.layers, pp) for pp in made.pp)
+        assert all(divides_layers(workload.layers, pp) or pp & (pp - 1) == 0 for pp in made.pp)
         assert max(made.tp) <= 16
-    assert default_space(MIXTRAL, H100, 8192, 1024).ep == (1, 2, 4, 8)
-    assert default_space(LLAMA, H100, 8192, 1024).ep == (1,)
-    assert default_space(RESNET, H100, None, 1024).tp == (1,)
+    assert usual_space(shape_of(MIXTRAL, H100, 8192), Bounds(), 1024).ep == (1, 2, 4, 8)
+    assert usual_space(shape_of(LLAMA, H100, 8192), Bounds(), 1024).ep == (1,)
+    assert usual_space(shape_of(RESNET, H100, None), Bounds(), 1024).tp == (1,)
+    assert 16 in usual_space(shape_of(DEEPSEEK, H100, None), Bounds(), 1024).pp
 
 
-def test_the_size_is_the_product():
-    space = Space(tp=(1, 2), pp=(1, 2, 4), sharding=("ddp", "zero1"))
-    assert space.size == 12
-    assert replace(space, vpp=(1, 2)).size == 24
-    assert found(space, 16, 64).refusal.size == 12
+def test_a_moved_edge_stays_where_nothing_fits():
+    wide = Bounds(max_tp=4).widened()
+    assert wide.max_tp == 4
+    assert wide.max_pp > Bounds().max_pp
+    assert replace(wide, max_tp=16).max_cp > Bounds().max_cp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from statistics import median
 
 import numpy as np
@@ -21,7 +21,6 @@ from perfmodel.specs.layout import Recompute
 from perfmodel.training.curve import Curve, curve
 from perfmodel.training.search import search
 from perfmodel.training.setup import Setup
-from perfmodel.training.space import default_space
 from perfmodel.units import band_in_words, in_words
 
 Array = NDArray[np.float64]
@@ -101,8 +100,7 @@ def _curves(setup: Setup, recompute: Recompute | None, beliefs: Beliefs, seed: i
     """The curve of each stack; where no layout is given, the best of those that recompute what is stated."""
     among = None
     if setup.layout is None and recompute is not None:
-        usual = default_space(setup.workload, setup.machine, setup.seq_len, int(setup.k.max()))
-        among = search(setup, replace(usual, recompute=(recompute,)))
+        among = search(setup, recompute=(recompute,))
     return [curve(each, beliefs, draws=DRAWS, seed=seed, among=among) for each in stacks(setup)]
 
 

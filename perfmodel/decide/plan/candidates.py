@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.decide.energy import PowerModel
-from perfmodel.decide.plan.space import Bounds, Shape
 from perfmodel.decide.pricing import Tariff
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.machine import Machine
+from perfmodel.physics.memory import HEADROOM
 from perfmodel.physics.operations import Operations
+from perfmodel.specs.layout import Recompute
+from perfmodel.training.rules import Shape
+from perfmodel.training.space import Bounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,6 +43,15 @@ class Target:
     offsets: Floats | None = None  # calibrated slopes of `beliefs.features.discrepancy`
     declared: Mapping[str, float] = field(default_factory=dict)  # values of `physics.layouts.DECLARED`
     calibrated: Mapping[int, float] = field(default_factory=dict)  # K -> what measured steps add to the above
+    jitter: Mapping[int, float] = field(default_factory=dict)  # K -> spread, where its family differs with K
+    headroom: float = HEADROOM  # share of memory that stays free
+
+    def coefficients_at(self, ks: npt.NDArray[Any]) -> Callable[[npt.NDArray[np.int64]], Coefficients]:
+        """The coefficients of layouts, given the positions of their K in `ks`."""
+        if not self.jitter:
+            return lambda where: self.coefficients
+        spread = np.array([self.jitter[int(k)] for k in ks])
+        return lambda where: replace(self.coefficients, jitter=spread[where])
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Candidate:
     accumulation: int
     sharding: str
     shard_group: int
-    recompute: str
+    recompute: Recompute
     time_s: float
     cost_usd: float
     energy_j: float
@@ -89,10 +102,10 @@ class Candidate:
         """What `name` minimises."""
         return {"time": self.time_s / self.work, "cost": self.cost_usd, "energy": self.energy_j}[name]
 
-    def layout(self) -> dict[str, int | str]:
+    def layout(self) -> dict[str, int | float | str]:
         """The layout as a job file would say it."""
         names = ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "sharding", "recompute")
-        found: dict[str, int | str] = {name: getattr(self, name) for name in names}
+        found: dict[str, int | float | str] = {name: getattr(self, name) for name in names}
         if self.sharding == "hsdp":
             found["shard_group"] = self.shard_group
         return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
+from perfmodel.training.rules import ORDER, REASONS
 from perfmodel.units import in_words, percent
 
 
@@ -115,15 +116,24 @@ def _does_not_fit(found: Found) -> Nearest:
         if not found.targets:
             most = found.request.max_k
             return Nearest(None, f"no K is at most {most}", ("raise --max-k, or ask for smaller K",))
-        top = max(refused, key=lambda reason: (refused[reason], reason)) if refused else "no K was given"
+        top = _least_broken(refused)
         relax = "choose other K or another global batch: degrees of parallelism must divide them"
         return Nearest(None, f"no layout exists: {top}", (relax,))
     least = min(found.partial.smallest, key=lambda c: c.memory_bytes)
     target = found.targets[least.target]
-    room = float(target.machine.memory_bytes)
+    whole = float(target.machine.memory_bytes)
+    kept = f" ({target.headroom:.0%} of them stays free)" if least.memory_bytes < whole else ""
     reason = (
         f"no layout fits in memory: the smallest (K = {least.k} on {target.name}) needs "
-        f"{in_words(least.memory_bytes, 'B')} of {in_words(room, 'B')} per accelerator"
+        f"{in_words(least.memory_bytes, 'B')} of {in_words(whole, 'B')} per accelerator{kept}"
     )
     need = f"use more accelerators, or a device with at least {in_words(least.memory_bytes, 'B')} of memory"
     return Nearest(None, reason, (need,))
+
+
+def _least_broken(refused: Mapping[str, int]) -> str:
+    """The reason nearest to a layout that runs: all others could be mended by another choice of degrees."""
+    known = [REASONS[code] for code in ORDER]
+    return min(
+        refused, key=lambda reason: known.index(reason) if reason in known else -1, default="no K was given"
+    )

@@ -14,9 +14,9 @@ from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan.candidates import Candidate, Limits, Partial, Target, Task, cut_tasks, merge
 from perfmodel.decide.plan.search import run_task
-from perfmodel.decide.plan.space import Bounds, combinations
 from perfmodel.decide.plan.targets import target_of
 from perfmodel.specs.job import Job
+from perfmodel.training.space import Bounds, combinations
 
 # Degree combinations that one task enumerates at most: full chunks, and some 30 MB of integers.
 COMBINATIONS_PER_TASK = 200_000

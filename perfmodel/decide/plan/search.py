@@ -24,20 +24,25 @@ from perfmodel.beliefs.features import discrepancy
 from perfmodel.decide.cost import CostTerms
 from perfmodel.decide.energy import PowerModel
 from perfmodel.decide.plan.candidates import Candidate, Partial, Target, Task
-from perfmodel.decide.plan.space import (
+from perfmodel.physics.energy import power_w
+from perfmodel.physics.memory import MEMORY_PARTS, memory, room
+from perfmodel.physics.parts import activity
+from perfmodel.specs.layout import Recompute
+from perfmodel.training.declared import usable_shardings
+from perfmodel.training.search import TIE_DIGITS, significant
+from perfmodel.training.space import (
     STEPS_ALONE,
+    Bounds,
     Rows,
+    Told,
+    as_layouts,
     enumerate_rows,
     shard_group,
     sharding_allowed,
     sharding_refused,
     simplicity,
+    usual_space,
 )
-from perfmodel.physics.energy import power_w
-from perfmodel.physics.layouts import RECOMPUTE_SHARE, SHARDING_CODES, Layouts, layouts
-from perfmodel.physics.memory import MEMORY_PARTS, memory
-from perfmodel.physics.parts import activity
-from perfmodel.training.declared import usable_shardings
 from perfmodel.training.step import step
 
 Floats = npt.NDArray[np.float64]
@@ -45,32 +50,7 @@ Mask = npt.NDArray[np.bool_]
 
 # Rows of a chunk: with two ways of sharding and two recompute levels an array takes 130 kB.
 CHUNK_ROWS = 4096
-# Objectives that agree to this many digits are a tie, which simplicity breaks.
-TIE_DIGITS = 10
 TIE = 10.0 ** (1 - TIE_DIGITS)
-
-
-def as_layouts(
-    rows: Rows,
-    shardings: Sequence[str],
-    recompute: Sequence[str],
-    node: int,
-    declared: Mapping[str, float] | None = None,
-) -> Layouts:
-    """Rows as the step model's struct of shape (rows, shardings, recompute levels), axes kept apart."""
-    names = ("k", "global_batch", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
-    columns = {name: getattr(rows, name).astype(float)[:, None, None] for name in names}
-    groups = np.stack([shard_group(rows, sharding, node) for sharding in shardings], axis=1)
-    return layouts(
-        columns.pop("k"),
-        accelerators_per_node=float(node),
-        sharding=np.array([float(SHARDING_CODES[sharding]) for sharding in shardings])[:, None],
-        shard_group=groups.astype(float)[:, :, None],
-        recompute=np.array([RECOMPUTE_SHARE[level] for level in recompute]),
-        selective=np.array([float(level == "selective") for level in recompute]),
-        declared=declared,
-        **columns,
-    )
 
 
 def energy_of(parts: Mapping[str, Floats], time_s: Floats, k: npt.ArrayLike, model: PowerModel) -> Floats:
@@ -137,11 +117,31 @@ class Picked:
 
 
 def run_task(target: Target, task: Task) -> Partial:
-    """Evaluate every layout of one cluster at the K of the task."""
-    bounds = task.bounds
-    levels = bounds.recompute if target.shape.is_transformer else bounds.recompute[:1]
-    rows, refused = enumerate_rows(target.shape, {k: target.global_batch[k] for k in task.ks}, bounds)
-    found = _Found(target, task, levels, refused)
+    """Evaluate every layout of one cluster at the K of the task; the widened bounds where nothing else fits."""
+    found = _evaluated(target, task, task.ks, task.bounds)
+    without = tuple(sorted(set(task.ks) - {c.k for c in found.fastest}))
+    if not without or not target.shape.is_transformer:
+        return found
+    wider = _evaluated(target, task, without, task.bounds.widened())
+    if not wider.fastest:
+        return found
+    reached = {c.k for c in wider.fastest}
+    return Partial(
+        found.evaluated + wider.evaluated,
+        found.pruned + wider.pruned,
+        found.feasible + wider.feasible,
+        found.refused + wider.refused,
+        tuple(sorted((*found.best, *wider.best), key=lambda c: c.key)[: task.keep]),
+        (*found.fastest, *wider.fastest),
+        tuple(c for c in found.smallest if c.k not in reached),
+    )
+
+
+def _evaluated(target: Target, task: Task, ks: Sequence[int], bounds: Bounds) -> Partial:
+    space = usual_space(target.shape, bounds, max(ks))
+    made = enumerate_rows(target.shape, ks, [target.global_batch[k] for k in ks], bounds, space=space)
+    found = _Found(target, task, ks, space.sharding, space.recompute, made.refused)
+    rows = made.rows
     # Pipelines know fewer ways of sharding: apart, neither kind of row pays for the other's.
     for group in (np.flatnonzero(rows.pp == 1), np.flatnonzero(rows.pp > 1)):
         for start in range(0, group.size, CHUNK_ROWS):
@@ -152,34 +152,44 @@ def run_task(target: Target, task: Task) -> Partial:
 class _Found:
     """Collects one task's results chunk by chunk; candidates become objects only at the end."""
 
-    def __init__(self, target: Target, task: Task, levels: tuple[str, ...], refused: Counter[str]) -> None:
-        self.target, self.task, self.levels, self.refused = target, task, levels, refused
-        self.shardings = task.bounds.shardings  # those of the chunk at hand
+    def __init__(
+        self,
+        target: Target,
+        task: Task,
+        ks: Sequence[int],
+        ways: tuple[str, ...],
+        levels: tuple[Recompute, ...],
+        refused: Counter[str],
+    ) -> None:
+        self.target, self.task, self.ways, self.levels, self.refused = target, task, ways, levels, refused
+        self.shardings = ways  # those of the chunk at hand
+        self.told = Told(target.shape.node, target.declared)
+        self.room = float(room(target.machine, target.headroom))
         self.evaluated = self.pruned = self.feasible = 0
         self.best: list[Picked] = []
         self.fastest: list[Picked] = []
         self.smallest: list[Picked] = []
         self.edge = math.inf  # the worst of the best so far: nothing beyond it can enter
-        self.ks = np.array(sorted(task.ks))
+        self.ks = np.array(sorted(ks))
         self.terms = CostTerms.of(self.ks, target.tariff)
         self.limit_s = np.array([task.limits.time_s_at.get(int(k), math.inf) for k in self.ks])
         work = np.array([target.work[int(k)] for k in self.ks])
         self.work = work if np.any(work != 1.0) else None
+        self.coefficients = target.coefficients_at(self.ks)
 
     def add(self, rows: Rows) -> None:
         """Price one chunk of rows."""
         target, count = self.target, len(self.levels)
-        node = target.shape.node
-        masks = {name: self._allowed(rows, name) for name in self.task.bounds.shardings}
+        masks = {name: self._allowed(rows, name) for name in self.ways}
         self.shardings = tuple(name for name, mask in masks.items() if mask.any())
         if not self.shardings:
             return
         allowed = np.stack([masks[name] for name in self.shardings], axis=1)
-        at = as_layouts(rows, self.shardings, self.levels, node, target.declared)
+        at = as_layouts(rows, self.shardings, self.levels, self.told)
         need = memory(target.ops, target.machine, at)
         shape = (len(rows), len(self.shardings), count)
         total = np.broadcast_to(need.total, shape)
-        fits = (total <= target.machine.memory_bytes) & allowed[:, :, None]
+        fits = (total <= self.room) & allowed[:, :, None]
         self._refuse(need.parts, allowed[:, :, None] & ~fits)
         alive = np.asarray(fits.any(axis=(1, 2)))
         if not alive.all():
@@ -189,16 +199,16 @@ class _Found:
             if index.size == 0:
                 return
             rows, total, fits, allowed = rows.take(index), total[index], fits[index], allowed[index]
-            at = as_layouts(rows, self.shardings, self.levels, node, target.declared)
+            at = as_layouts(rows, self.shardings, self.levels, self.told)
         self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
-        result = step(target.ops, target.machine, at, target.coefficients)
+        where = rows.point[:, None, None]
+        result = step(target.ops, target.machine, at, self.coefficients(where))
         time_s = np.asarray(np.broadcast_to(result.time_s, fits.shape))
         joules = np.asarray(np.broadcast_to(energy_of(result.parts, time_s, at.k, target.power), fits.shape))
         if target.offsets is not None:
             scale = np.exp(np.tensordot(target.offsets, discrepancy(target.ops, at), axes=1))
             time_s, joules = time_s * scale, joules * scale
-        where = np.searchsorted(self.ks, rows.k)[:, None, None]
         if target.calibrated:
             scale = np.array([target.calibrated[int(k)] for k in self.ks])[where]
             time_s, joules = time_s * scale, joules * scale
@@ -213,7 +223,7 @@ class _Found:
 
     def _allowed(self, rows: Rows, sharding: str) -> Mask:
         """Rows that may use a way of sharding; those that frameworks refuse are counted."""
-        exists = sharding_allowed(rows, sharding, self.target.shape.node)
+        exists = sharding_allowed(rows, sharding, self.told.node)
         refused, reason = sharding_refused(rows, sharding)
         if sharding not in usable_shardings((sharding,), self.target.declared):
             refused, reason = np.ones_like(exists), STEPS_ALONE
@@ -257,7 +267,7 @@ class _Found:
         place = np.nonzero(mask)
         i, s, r = place
         rows = priced.rows.take(i)
-        order = np.array([self.task.bounds.shardings.index(name) for name in self.shardings])
+        order = np.array([self.ways.index(name) for name in self.shardings])
         return Picked(
             rows=rows,
             sharding=order[s],
@@ -308,7 +318,7 @@ class _Found:
 
     def _candidate(self, found: Picked, i: int) -> Candidate:
         rows = found.rows.take(np.array([i]))
-        sharding = self.task.bounds.shardings[int(found.sharding[i])]
+        sharding = self.ways[int(found.sharding[i])]
         names = ("k", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation")
         key = (
             float(found.objective[i]),
@@ -342,14 +352,3 @@ def least_of_each_k(k: npt.NDArray[np.int64], values: Floats) -> Floats:
     """
     starts = np.flatnonzero(np.concatenate([[True], k[1:] != k[:-1]]))
     return np.repeat(np.minimum.reduceat(values, starts), np.diff(np.append(starts, k.size)))
-
-
-def significant(values: Floats) -> Floats:
-    """`values` to `TIE_DIGITS` significant digits, so that rounding errors do not order layouts.
-
-    >>> significant(np.array([1.00000000001, 250.0])).tolist()
-    [1.0, 250.0]
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - (TIE_DIGITS - 1))
-        return np.asarray(np.where(np.isfinite(unit) & (unit > 0), np.round(values / unit) * unit, values))
