@@ -1,4 +1,4 @@
-"""`perfmodel measure`: times this machine. Needs the extra `torch`."""
+"""`perfmodel measure`: times this machine (needs the extra `torch`) or a server (the extra `load`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli import completion
+from perfmodel.cli.measure_serving import serving
 from perfmodel.cli.options import (
     FormatOption,
     OutputOption,
@@ -44,12 +45,17 @@ ProcessesOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb with its three measurements."""
+    """Add the verb with its four measurements."""
     verb = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     verb.command("device")(device)
     verb.command("collective")(collective)
     verb.command("step")(step)
-    app.add_typer(verb, name="measure", help="Time this machine: collectives, matmul, memory, a step.")
+    verb.command("serving")(serving)
+    app.add_typer(
+        verb,
+        name="measure",
+        help="Time this machine or a server: collectives, matmul, memory, a step, serving.",
+    )
 
 
 def device(

@@ -155,6 +155,11 @@ def study_load(
         "repeats": curve.repeats,
         **{name: curve.columns[name] for name in curve.columns if name.split("_")[0] not in QUANTITIES},
         **{f"{quantity}_s": _statistics(curve, quantity) for quantity in QUANTITIES},
+        "intervals_s": {
+            end: _intervals(curve, f"{end}_s")
+            for end in ("low", "high")
+            if any(getattr(p, f"{end}_s") for p in curve.points)
+        },
         "open_requests": curve.columns["requests_per_s"] * curve.seconds("e2e_mean"),
         "knee": {
             "slo": slo,
@@ -180,6 +185,17 @@ def study_load(
 def _statistics(curve: Curve, quantity: str) -> dict[str, Array]:
     names = {statistic: f"{quantity}_{statistic}" for statistic in STATISTICS}
     return {statistic: curve.columns[name] for statistic, name in names.items() if name in curve.columns}
+
+
+def _intervals(curve: Curve, end: str) -> dict[str, Array]:
+    """One end of the reported intervals by load, of loads that were measured once: repeats are not pooled."""
+    at = {point.load: getattr(point, end) for point in curve.points}
+    once = np.asarray(curve.repeats) == 1
+    names = dict.fromkeys(name for known in at.values() for name in known)
+    return {
+        name: np.where(once, [at[load].get(name, np.nan) for load in curve.load.tolist()], np.nan)
+        for name in names
+    }
 
 
 def _crossing(load: Array, values: Array, limit: float) -> tuple[float, float | None, float | None]:
