@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -57,9 +58,9 @@ def interruptible(verb: str | None) -> Iterator[None]:
 
 def _end() -> None:
     """End this process and the workers that it started."""
-    import multiprocessing
-
-    for child in multiprocessing.active_children():
+    # Nothing may be imported here: the signal may have come in the middle of an import, with its lock held.
+    processes = sys.modules.get("multiprocessing")
+    for child in processes.active_children() if processes is not None else ():
         child.kill()
     with contextlib.suppress(OSError):
         os.write(2, b"interrupted\n")
