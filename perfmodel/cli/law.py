@@ -1,8 +1,9 @@
-"""`perfmodel law amdahl|gustafson|usl|communication`: the scaling laws from the shell."""
+"""`perfmodel law amdahl|gustafson|usl|communication|stragglers`: the scaling laws from the shell."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from perfmodel.cli.options import K_OPTION, RegimeOption
 from perfmodel.cli.readings import quantity, worker_counts
 from perfmodel.errors import UsageError
 
-KAPPA, ALPHA, MESSAGE = "0.0001", "1 ms", "0 B"  # where nobody says
+KAPPA, ALPHA, MESSAGE, SPREAD = "0.0001", "1 ms", "0 B", "0.05"  # where nobody says
 
 
 class LawName(StrEnum):
@@ -22,6 +23,7 @@ class LawName(StrEnum):
     gustafson = "gustafson"
     usl = "usl"
     communication = "communication"
+    stragglers = "stragglers"
 
 
 class TermName(StrEnum):
@@ -42,7 +44,8 @@ def law(
     law: Annotated[
         LawName,
         typer.Argument(
-            show_default=False, help="amdahl, gustafson, usl, or communication (Amdahl plus alpha-beta)."
+            show_default=False,
+            help="amdahl, gustafson, usl, communication (Amdahl plus alpha-beta), or stragglers (E[max of K]).",
         ),
     ],
     serial: Annotated[
@@ -77,23 +80,72 @@ def law(
         str | None, typer.Option(help="communication: bandwidth of one link, such as 400 Gbit/s.")
     ] = None,
     regime: RegimeOption = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(
+            show_default=SPREAD, help="stragglers: standard deviation over mean of one worker's step."
+        ),
+    ] = None,
+    distribution: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            show_default="all",
+            help="stragglers: normal, lognormal, gamma, weibull, gumbel, pareto, exponential, or all.",
+        ),
+    ] = None,
+    tail: Annotated[
+        float | None, typer.Option(show_default="3", help="stragglers: tail index of pareto, above 2.")
+    ] = None,
+    shift: Annotated[
+        float | None, typer.Option(show_default="0", help="stragglers: share of the step that never varies.")
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="stragglers: measured step times, a number a line or a column time_s."
+        ),
+    ] = None,
     *,
     to: ResultFlags,
 ) -> None:
     """T, S, E over K, ceilings, the smallest K below an efficiency, the serial fraction that keeps one."""
     from perfmodel.study.lawtable import LawOptions, parse_fractions, tabulate
 
+    waiting = {
+        "--spread": spread, "--distribution": distribution, "--tail": tail, "--shift": shift, "--samples": samples,
+    }  # fmt: skip
     exchange = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
-    others = {LawName.usl: exchange, LawName.communication: {"--kappa": kappa}}
-    strange = [
-        name for name, said in others.get(law, exchange | {"--kappa": kappa}).items() if said is not None
-    ]
+    others = {
+        LawName.usl: exchange | waiting,
+        LawName.communication: {"--kappa": kappa} | waiting,
+        LawName.stragglers: exchange | {"--kappa": kappa, "--regime": regime},
+    }
+    usual = exchange | {"--kappa": kappa} | waiting
+    strange = [name for name, said in others.get(law, usual).items() if said is not None]
     if strange:
         raise UsageError(
             f"{', '.join(strange)}: no part of {law.value}",
             code="U016",
             help="perfmodel law --help says whose",
         )
+    if law == LawName.stragglers:
+        from perfmodel.study.stragglertable import StragglerOptions
+        from perfmodel.study.stragglertable import tabulate as waits
+
+        asked = StragglerOptions(
+            k=worker_counts("--k", k),
+            spread=parse_fractions("--spread", SPREAD if spread is None else spread),
+            families=()
+            if distribution in (None, "all")
+            else tuple(w.strip() for w in str(distribution).split(",")),
+            tail=3.0 if tail is None else tail,
+            shift=0.0 if shift is None else shift,
+            efficiency=efficiency,
+            samples=samples,
+        )
+        to.emit(waits(asked, seed=to.seed))
+        return
     moved = quantity("--message", MESSAGE if message is None else message, "B") or 0.0
     if moved and bandwidth is None:
         raise UsageError(

@@ -142,6 +142,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     return made | {
         "K": Fact(float(found.k[index]), "", "job", DECLARED),
         "batch": Fact(batch, "", "job", DECLARED),
+        "distribution of the jitter": Fact("lognormal, of the believed spread", "", "default", "assumed")
+        if job.jitter is None
+        else Fact(found.setup.variation.in_words(), "", "job", DECLARED),
         "framework": Fact(
             job.framework, "", *(("job", DECLARED) if job.framework_given else ("default", "assumed"))
         ),

@@ -115,6 +115,7 @@ def _notes(job: Job) -> list[str]:
 def _declared(known: dict[str, Fact]) -> list[str]:
     """What the job declares of its exchange, stalls, input and workers, and what its framework does otherwise."""
     sources = {name: known[name].source or "" for name, _ in DECLARED_NAMES.values()}
+    sources["distribution of the jitter"] = known["distribution of the jitter"].source or ""
     names = [name for name, source in sources.items() if source == "job"]
     notes = [f"declared: {', '.join(f'{name} {known[name].shown}' for name in names)}"] if names else []
     return notes + [source for source in sources.values() if source.startswith(FRAMEWORK_DEFAULT)]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.decide.prediction import curve_of, inputs_of
+from perfmodel.explain.kernel import REMEDIES
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import (
     MicroBatch,
@@ -96,8 +97,18 @@ def _result(job: Job, found: Curve) -> dict[str, Any]:
         "reason": list(found.reasons),
         "layout": [name if ok else None for name, ok in zip(found.names, good, strict=True)],
         "answer": _sentence(found, rows, reached / float(machine.peak_flop_per_s)),
+        "advice": _advice(rows),
         "notes": [note for note in job.notes if not note.startswith("price")] + _saved(found),
     }  # fmt: skip
+
+
+def _advice(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """For each roof that binds at the largest K: which phases, and what to do."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        about = found.setdefault(row["bound"][-1], {"phases": [], "remedy": REMEDIES[row["bound"][-1]]})
+        about["phases"].append(row["name"])
+    return found
 
 
 def _saved(found: Curve) -> list[str]:
@@ -209,8 +220,10 @@ def _sentence(found: Curve, rows: list[dict[str, Any]], utilisation: Array) -> s
     text = f"The step reaches {utilisation[first]:.0%} of {peak} at K = {int(found.k[first])}"
     if last != first:
         text += f" and {utilisation[last]:.0%} at K = {int(found.k[last])}"
+    ridge = ridge_flop_per_byte(found.setup.machine.peak_flop_per_s, found.setup.machine.memory_bytes_per_s)
     largest = max(rows, key=lambda row: float(row["time_s"][-1]))
     text += f"; at K = {int(found.k[last])} {largest['name']} takes most, bound by {largest['bound'][-1]}."
+    text += f" The ridge lies at {float(ridge):.4g} FLOP per byte: less is bound by memory, more by the peak rate."
     busy = sum(float(row["time_s"][-1]) for row in rows) / float(found.step.time_s[last])
     if busy < WORTH_SAYING:
         text += f" Only {busy:.0%} of the step is under a roof there: the rest is host, communication and waiting."

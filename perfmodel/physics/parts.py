@@ -266,9 +266,9 @@ SYNCHRONISATION = Part(
 STRAGGLER = Part(
     "straggler",
     "waiting for the slowest worker",
-    "(E[max of K] (1 + (slowdown - 1)(1 - (1 - slow share)^K)) - 1) of all above; E[max of K] of a lognormal with the "
-    "jitter's spread, between replicas over the root of the steps from one exchange to the next",
-    ("K", "synchronised every", "slow share", "slowdown"),
+    "(E[max of K] (1 + (slowdown - 1)(1 - (1 - slow share)^K)) - 1) of all above; E[max of K] of the "
+    "jitter's distribution, between replicas over the root of the steps from one exchange to the next",
+    ("K", "synchronised every", "slow share", "slowdown", "distribution of the jitter"),
     ("jitter",),
     activity="waiting",
     remedy="",

@@ -54,6 +54,11 @@ class Finisher:
         framework = spec.framework or self._framework()
         gradient_dtype = self._stack()
         self._algorithms()
+        if spec.jitter is not None and spec.jitter.samples and len(spec.jitter.samples) < k[-1]:
+            self.notes.append(
+                f"jitter: {len(spec.jitter.samples)} samples say nothing of the slowest of {k[-1]}: the wait stops growing at "
+                "the longest of them; declare a family for the tail"
+            )
         if self.problems:
             raise SpecError(self.problems)
         job = Job(

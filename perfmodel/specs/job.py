@@ -20,6 +20,7 @@ from perfmodel.specs.fields import (
     TimeBetweenFailures,
 )
 from perfmodel.specs.hardware import Bandwidth, Cluster
+from perfmodel.specs.jitter import Jitter
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.stack import FrameworkClass, GradientType, Stack
@@ -31,15 +32,6 @@ Algorithm = Literal[
     "auto", "ring", "tree", "halving_doubling", "in_switch", "hierarchical", "parameter_server"
 ]
 Framework = FrameworkClass
-
-
-class Jitter(SpecModel):
-    """How much the step time of one worker varies."""
-
-    distribution: Literal["normal", "lognormal", "gumbel", "exponential", "pareto", "gamma", "weibull"] = (
-        Field("lognormal", description="Family of the distribution.")
-    )
-    spread: Annotated[float, Number(least=0, most=5)] = Field(description="Standard deviation over the mean.")
 
 
 class Reliability(SpecModel):

@@ -13,7 +13,8 @@ from perfmodel.specs.catalog import REFERENCES, Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.defaults import Finisher
 from perfmodel.specs.folders import SUFFIXES
-from perfmodel.specs.job import Algorithm, Algorithms, Jitter, Job, JobFile, Reliability
+from perfmodel.specs.jitter import Jitter, read_samples
+from perfmodel.specs.job import Algorithm, Algorithms, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 
 __all__ = [
@@ -106,7 +107,7 @@ def job_from_tree(
     resolved = _references(tree, folder, catalog)
     for parts, item in deep:
         resolved.tree = _set(resolved, parts, item, catalog, "jobs")
-    written = _shorthands(resolved)
+    written = _measured_jitter(_shorthands(resolved), folder, resolved)
     spec = build(JobFile, written, resolved.bad, resolved.problems)
     return Finisher(spec, written, catalog).job(default_name)
 
@@ -240,6 +241,24 @@ def _shorthands(resolved: Resolution) -> Tree:
     if name is not None and name.value is None:
         tree = tree.without("name")
     return tree
+
+
+def _measured_jitter(tree: Tree, folder: Path, resolved: Resolution) -> Tree:
+    """`jitter: {file: steps.csv}` with the step times of the file in its place."""
+    jitter = tree.get("jitter")
+    file = jitter.get("file") if jitter is not None and isinstance(jitter.value, dict) else None
+    if jitter is None or file is None or not isinstance(file.value, str):
+        return tree
+    try:
+        samples = read_samples(folder / file.value)
+    except SpecError as error:
+        resolved.problems.extend(error.problems)
+        return tree.without("jitter")
+    kind = jitter.get("distribution") or graft("empirical", file.mark)
+    made = (
+        jitter.without("file").with_item("samples", graft(samples, file.mark)).with_item("distribution", kind)
+    )
+    return tree.with_item("jitter", made)
 
 
 def _one_algorithm(tree: Tree, word: Tree, resolved: Resolution) -> Tree:

@@ -100,8 +100,8 @@ def coefficients(setup: Setup, logs: Array, k: Array | None = None) -> Coefficie
     found = from_logs(logs)
     if setup.layout is not None and setup.layout.schedule == "zero-bubble":
         found = replace(found, bubble=found.bubble * ZERO_BUBBLE)
-    if k is not None and setup.jitter and setup.jitter_family != "lognormal":
-        ratio = equivalent_spread(k, setup.jitter_family, setup.jitter) / setup.jitter
+    if k is not None and setup.jitter and not setup.variation.is_plain_lognormal:
+        ratio = equivalent_spread(k, setup.variation) / setup.jitter
         found = replace(found, jitter=found.jitter * ratio)
     return found
 

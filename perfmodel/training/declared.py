@@ -19,10 +19,13 @@ from perfmodel.beliefs.population import Belief
 from perfmodel.physics.algorithms import CODES
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.layouts import DECLARED, ONE_BUCKET, usual_bucket_bytes, usual_gradient_bytes
+from perfmodel.physics.stragglers import PARETO_TAIL
+from perfmodel.physics.variation import Component, Variation, spread_of
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import shipped_folder
 from perfmodel.specs.hardware import Cluster
+from perfmodel.specs.jitter import Jitter
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import WHOLE_REPLICAS
 
@@ -68,6 +71,23 @@ def declared(job: Job) -> dict[str, float]:
     return {
         name: float(value) for name, value in found.items() if value is not None and value != DECLARED[name]
     }
+
+
+def variation(jitter: Jitter) -> Variation:
+    """A declared jitter as the physics has it."""
+    parts = tuple(
+        Component(part.share, part.slower, part.distribution, part.spread, part.tail)
+        for part in jitter.mixture or ()
+    )
+    made = Variation(
+        jitter.distribution,
+        jitter.spread or 0.0,
+        tail=jitter.tail or PARETO_TAIL,
+        constant=jitter.shift or 0.0,
+        parts=parts,
+        samples=jitter.samples or (),
+    )
+    return replace(made, spread=spread_of(made))
 
 
 def replicas_step_alone(values: Mapping[str, float]) -> bool:

@@ -13,11 +13,12 @@ from perfmodel.beliefs.features import features
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.memory import HEADROOM
 from perfmodel.physics.operations import PADS_VOCABULARY, TRANSFORMER_KINDS, Operations, operations
+from perfmodel.physics.variation import Variation, spread_of
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.workload import Workload
-from perfmodel.training.declared import Measured, declared, measured_hardware, usable_shardings
+from perfmodel.training.declared import Measured, declared, measured_hardware, usable_shardings, variation
 
 Array = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ class Setup:
     seq_len: int | None = None
     framework: str | None = None
     jitter: float | None = None  # spread of one worker's step, when declared
-    jitter_family: str = "lognormal"
+    variation: Variation = field(default_factory=Variation)  # its distribution
     declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
     batch_grows: bool = False  # with K, beyond those asked for as well
     headroom: float = HEADROOM  # share of memory that a searched layout leaves free
@@ -133,8 +134,8 @@ def setup_of(job: Job) -> Setup:
         layout=None if job.layout == "auto" else job.layout,
         seq_len=job.seq_len,
         framework=job.framework,
-        jitter=job.jitter.spread if job.jitter is not None else None,
-        jitter_family=job.jitter.distribution if job.jitter is not None else "lognormal",
+        jitter=spread_of(variation(job.jitter)) if job.jitter is not None else None,
+        variation=variation(job.jitter) if job.jitter is not None else Variation(),
         declared=declared(job),
         batch_grows=job.regime == "weak",
     )

@@ -23,6 +23,8 @@ COMMANDS = {
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",
     "timings": "validate examples/timings/bert-large-dgx-a100.yaml --timings examples/timings/bert-large-dgx-a100.csv",
+    "kernel": "roofline --flop 1e9 --bytes 1e6 -c dgx-a100",
+    "straggler": "law stragglers -k 1,8",
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",

@@ -13,7 +13,7 @@ MODULES = sorted(Path(physics.__file__).parent.glob("*.py"))
 #: Modules whose functions all have the form. Add a name when they do; take none off.
 FORMED = {
     "compute", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws", "machine", "operations",
-    "products", "roofline", "straggler_fit", "stragglers", "topology", "wiring",
+    "products", "roofline", "straggler_fit", "stragglers", "topology", "variation", "wiring",
 }  # fmt: skip
 
 

@@ -564,7 +564,64 @@ def injected() -> dict[str, Any]:
     return found
 
 
+def collective() -> dict[str, Any]:
+    """Ring and tree of one group, with one measured call."""
+    sizes = [10.0**i for i in range(3, 10)]
+    ring, tree = ([a + s * b for s in sizes] for a, b in ((126e-6, 2e-11), (12e-6, 4e-11)))
+    rows = [
+        {"algorithm": name, "bytes": 1e6, "ranks": 64, "nodes": 8.0, "steps": steps, "alpha_s": 1e-6 * steps,
+         "beta_s": 1e-5, "gamma_s": 0.0, "time_s": 1e-6 * steps + 1e-5, "formula": "by hand"}
+        for name, steps in (("ring", 126.0), ("tree", 12.0))
+    ]  # fmt: skip
+    result = {
+        "op": "all_reduce",
+        "bytes": [1e6],
+        "ranks": [64],
+        "links": {"link": {"alpha_s": 1e-6, "bytes_per_s": 1e11}},
+        "rows": rows,
+        "fastest": [{"bytes": 1e6, "ranks": 64, "algorithm": "tree", "time_s": 2.2e-5}],
+        "crossovers": [{"ranks": 64, "from": "tree", "to": "ring", "bytes": 5.7e6}],
+        "curves": {"ranks": 64, "bytes": sizes, "time_s": {"ring": ring, "tree": tree}},
+        "measured": [{"bytes": 1e6, "ranks": 64, "nodes": 8, "algorithm": "auto", "measured_s": 4e-5,
+                      "predicted_s": 3e-5, "predicted_over_measured": 0.75, "source": "by hand"}],
+        "answer": "all_reduce of 1 MB among 64 ranks: tree takes 22 us.",
+        "notes": [],
+    }  # fmt: skip
+    return envelope("collective", {"op": "all_reduce", "cluster": "dgx-h100"}, result)
+
+
+def workdepth() -> dict[str, Any]:
+    """A fork and a join, and a job's predicted speedup beside."""
+    workers = [1, 2, 4]
+    result = {
+        "operations": 4, "edges": 4, "work_s": 8.0, "span_s": 6.0, "parallelism": 8 / 6,
+        "critical_path": ["read", "left", "merge"], "critical_path_operations": 3, "workers": workers,
+        "brent_low_s": [8.0, 6.0, 6.0], "brent_high_s": [8.0, 7.0, 6.5], "greedy_s": [8.0, 6.0, 6.0],
+        "speedup": [1.0, 8 / 6, 8 / 6], "efficiency": [1.0, 2 / 3, 1 / 3], "busy": [1.0, 2 / 3, 1 / 3],
+        "predicted": {"k": workers, "time_s": [8.0, 6.5, 6.4], "speedup": [1.0, 1.23, 1.25]},
+        "answer": "Work 8 s over span 6 s.", "notes": [],
+    }  # fmt: skip
+    return envelope("workdepth", {"graph": "work.csv"}, result)
+
+
+def timings() -> dict[str, Any]:
+    """Three runs of one's own."""
+    result = {
+        "k": [8, 16, 32], "measured_s": [14.4, 7.1, 3.6], "predicted_s": [15.0, 7.6, 3.9], "low_s": [13.8, 6.9, 3.5],
+        "high_s": [16.0, 8.2, 4.3], "error": [0.042, 0.070, 0.083], "in_band": [True, True, True],
+        "reason": [None, None, None], "median_ape": 0.07,
+        "beyond": {"k": [32], "fitted_to": [8, 16], "median_ape": 0.083},
+        "laws": {"ideal": {"median_ape": 0.0}, "usl": {"median_ape": 0.01}},
+        "advice": [{"about": "layout", "what": "declare layout", "explains": None}],
+        "answer": "Median error 7.0% over 3 K.", "notes": [],
+    }  # fmt: skip
+    return envelope("timings", {"name": "bert-large on dgx-a100"}, result)
+
+
 ALL = {
+    "collective": collective,
+    "workdepth": workdepth,
+    "timings": timings,
     "prediction": prediction,
     "study": study,
     "plan": plan,

@@ -32,6 +32,7 @@ CASES += [
     ("calibration", "sweeps"),
 ]
 CASES += [("validation", "validation"), ("validation", "error_by_k")]
+CASES += [("collective", "collective"), ("workdepth", "admitted"), ("timings", "runs")]
 CASES += [("law", "speedup"), ("law", "efficiency")]
 CASES += [("injected", name) for name in ("speedup", "efficiency", "parts", "shares", "cost")]
 RED = "#D55E00"  # of marks

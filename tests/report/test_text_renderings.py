@@ -21,7 +21,7 @@ KINDS = [
     "comparison",
     "explanation",
 ]
-KINDS += ["roofline", "straggler"]
+KINDS += ["roofline", "straggler", "collective", "workdepth", "timings"]
 
 
 def printed(envelope, width=80, encoding="utf-8", **options):

@@ -10,6 +10,7 @@ import pytest
 from perfmodel.beliefs.population import shipped_beliefs, textbook_beliefs
 from perfmodel.physics.jitter import equivalent_spread
 from perfmodel.physics.stragglers import expected_max
+from perfmodel.physics.variation import Variation
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout, layout_words
@@ -166,7 +167,7 @@ def test_textbook_beliefs_serve_as_well():
 def test_declared_jitter_of_any_family_costs_its_expected_maximum(family):
     base = {"workload": "resnet50", "k": (1, 8, 64, 512), "batch": 4096.0}
     calm = found(**base, jitter=1e-9)
-    made = found(**base, jitter=0.08, jitter_family=family)
+    made = found(**base, jitter=0.08, variation=Variation(family, 0.08))
     before = sum(
         calm.parts[name] for name in calm.parts if name not in ("straggler", "input_stall", "serial")
     )
@@ -176,7 +177,7 @@ def test_declared_jitter_of_any_family_costs_its_expected_maximum(family):
 
 def test_more_jitter_waits_longer_in_every_family():
     for family in ("lognormal", "pareto"):
-        small, large = equivalent_spread([8, 512], family, 0.01), equivalent_spread([8, 512], family, 0.1)
+        small, large = (equivalent_spread([8, 512], Variation(family, s)) for s in (0.01, 0.1))
         assert np.all(small < large)
 
 

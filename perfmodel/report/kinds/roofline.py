@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, listed, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, listed, mapping, mappings, result_of
 
 
 def title(envelope: Envelope) -> str:
@@ -79,8 +79,13 @@ def figures(envelope: Envelope) -> list[str]:
 
 
 def notes(envelope: Envelope) -> list[str]:
-    """The result's own notes."""
-    return common.notes_of(result_of(envelope))
+    """What to do about each roof that binds, and the result's own notes."""
+    result = result_of(envelope)
+    found = []
+    for bound, about in mapping(result.get("advice")).items():
+        names = ", ".join(str(name) for name in mapping(about).get("phases") or ())
+        found.append(f"Bound by {bound} ({names}): {mapping(about).get('remedy')}.")
+    return [*found, *common.notes_of(result)]
 
 
 def phases(result: Mapping[str, Any]) -> list[dict[str, Any]]:
