@@ -112,11 +112,11 @@ def law(
     """T, S, E over K, ceilings, the smallest K below an efficiency, the serial fraction that keeps one."""
     from perfmodel.study.lawtable import LawOptions, parse_fractions, tabulate
 
-    waiting = {
+    waiting: dict[str, object] = {
         "--spread": spread, "--distribution": distribution, "--tail": tail, "--shift": shift, "--samples": samples,
     }  # fmt: skip
-    exchange = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
-    others = {
+    exchange: dict[str, object] = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
+    others: dict[LawName, dict[str, object]] = {
         LawName.usl: exchange | waiting,
         LawName.communication: {"--kappa": kappa} | waiting,
         LawName.stragglers: exchange | {"--kappa": kappa, "--regime": regime},
@@ -152,7 +152,7 @@ def law(
             "--message needs a --bandwidth", code="U022", help='such as --bandwidth "400 Gbit/s"'
         )
     options = LawOptions(
-        law=law.value,
+        law=law.value,  # type: ignore[arg-type]
         k=worker_counts("--k", k),
         serial=parse_fractions("--serial", serial),
         kappa=parse_fractions("--kappa", KAPPA if kappa is None else kappa),
