@@ -115,7 +115,12 @@ def law(
     waiting: dict[str, object] = {
         "--spread": spread, "--distribution": distribution, "--tail": tail, "--shift": shift, "--samples": samples,
     }  # fmt: skip
-    exchange: dict[str, object] = {"--term": term, "--alpha": alpha, "--message": message, "--bandwidth": bandwidth}
+    exchange: dict[str, object] = {
+        "--term": term,
+        "--alpha": alpha,
+        "--message": message,
+        "--bandwidth": bandwidth,
+    }
     others: dict[LawName, dict[str, object]] = {
         LawName.usl: exchange | waiting,
         LawName.communication: {"--kappa": kappa} | waiting,
