@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.frameworks.draft import Draft, Finding
+from perfmodel.frameworks.draft import Draft, Entry, Finding
 from perfmodel.frameworks.models import in_zoo, workload_from
+from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.loader import Mark, Tree, graft
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
@@ -65,6 +66,8 @@ class _Job:
         named = draft.get("model.name")
         found = in_zoo(str(named)) if named is not None else None
         fields = draft.get("model.fields")
+        if found is not None and self._agrees(found):
+            inline = None
         if inline is not None:
             self.put(self.items, "workload", inline, "model.layers", "model.hidden")
         elif fields is not None:
@@ -81,6 +84,12 @@ class _Job:
             self.ask(
                 f"which model is trained?{missing} Give its config.json beside the file, or -w with a name of the zoo"
             )
+
+    def _agrees(self, name: str) -> bool:
+        """Whether a model of the zoo has the dimensions that are stated besides its name."""
+        entry = Catalog.default().get("workloads", name)
+        said = (("layers", entry.layers), ("hidden", entry.hidden), ("heads", entry.heads))
+        return all(self.draft.get(f"model.{key}") in (None, value) for key, value in said)
 
     def _missing_dimensions(self) -> str:
         stated = [name for name in ("layers", "hidden", "heads", "vocab") if self.draft.get(f"model.{name}")]
@@ -140,6 +149,10 @@ class _Job:
             total, fields = draft.get("batch.global_tokens") // seq_len, ["batch.global_tokens"]
         micro = draft.get("layout.micro_batch")
         local = draft.get("batch.local")
+        each = draft.get("batch.per_accelerator")
+        if total is None and each is not None:
+            self._per_accelerator(float(each), k)
+            return
         if local is None and micro is not None and draft.get("layout.accumulation") is not None:
             local = micro * draft.get("layout.accumulation")
         if total is None and local is not None:
@@ -158,6 +171,27 @@ class _Job:
             return
         self.put(self.items, "global_batch", total, *fields)
         self._divides(total, micro, k, fields)
+
+    def _per_accelerator(self, each: float, k: int | None) -> None:
+        """A batch that is stated for one accelerator, which may be a fraction of a sample."""
+        steps = self.draft.get("layout.accumulation") or 1
+        fields = ["batch.per_accelerator"]
+        whole_batch = each * steps * (k or 1)
+        if not 0 < each < 1e9 or (k is not None and whole_batch != int(whole_batch)):
+            self.draft.refuse(
+                fields[0], f"{each:g} samples on each of {k or 'the'} accelerators make no whole batch"
+            )
+        elif k is not None:
+            self.put(self.items, "global_batch", int(whole_batch), *fields)
+        elif each * steps == int(each * steps):
+            self.put(self.items, "regime", "weak", *fields)
+            self.put(self.items, "batch_per_accelerator", int(each * steps), *fields)
+        else:
+            self.ask("how many accelerators? The batch is a fraction of a sample on each")
+        micro = each * self.model_parallel
+        if micro == int(micro) and self.degree("pp") == 1:
+            entry = self.draft.findings[fields[0]]
+            self.draft.put("layout.micro_batch", int(micro), Entry(entry.key, entry.value, entry.mark))
 
     def _divides(self, total: int, micro: int | None, k: int | None, fields: list[str]) -> None:
         draft = self.draft

@@ -120,6 +120,7 @@ def read_arguments(draft: Draft, entries: dict[str, Entry], start: Mark) -> None
     draft.apply(
         [Entry(key, entry.value, entry.mark) for key, entry in plain.items()], ARGUMENTS, ARGUMENTS_IRRELEVANT
     )
+    draft.default("stack.framework", "transformers", "the framework", start)
     finish_arguments(draft, start)
 
 

@@ -14,6 +14,14 @@ ROLES: dict[str, str] = {
     "deepspeed": "deepspeed:read",
     "transformers": "deepspeed:read_arguments",
     "accelerate": "accelerate:read",
+    "megatron-bridge": "bridge:read",
+    "nemo": "bridge:read_nemo",
+    "maxtext": "maxtext:read",
+    "llm-foundry": "composer:read",
+    "axolotl": "axolotl:read",
+    "llama-factory": "axolotl:read_factory",
+    "olmo-core": "olmo:read",
+    "lightning": "lightning:read",
     "model": "models:read",
     "slurm": "",
 }
@@ -51,7 +59,7 @@ def _bridge(document: Document) -> bool:
     has = {"train.global_batch_size", "train.micro_batch_size", "train.train_iters", "model.tensor_model_parallel_size",
            "ddp.overlap_grad_reduce", "ddp.use_distributed_optimizer", "model.seq_length"} & keys  # fmt: skip
     return "ConfigContainer" in document.top or (
-        len(has) >= 2 and "train" in sections and "trainer" not in sections
+        len(has) >= 2 and "train" in sections and not {"trainer", "devices", "model_name"} & sections
     )
 
 
@@ -115,7 +123,7 @@ def _maxtext(document: Document) -> bool:
 
 def _composer(document: Document) -> bool:
     keys = {*document.entries, *(key for key in flags_of(document))}
-    tops = {key.split(".")[0] for key in keys}
+    tops = {key.removeprefix("parameters.").removeprefix("variables.").split(".")[0] for key in keys}
     named = {
         "global_train_batch_size",
         "device_train_microbatch_size",
@@ -192,6 +200,6 @@ SIGNS: dict[str, Callable[[Document], bool]] = {
 def roles_of(document: Document) -> list[str]:
     """The framework whose names a document has: the first that fits; a launch script may only say where it runs."""
     for role, sign in SIGNS.items():
-        if role in ROLES and sign(document):
+        if sign(document):
             return [role]
     return ["slurm"] if _slurm(document) else []

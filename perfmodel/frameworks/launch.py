@@ -122,7 +122,7 @@ def _is_script(words: list[Word], names: list[str], at: int) -> bool:
     if names[at].endswith(".py"):
         return True
     if at and words[at - 1].text == "-m" and not words[at].text.startswith("torch.distributed"):
-        return "." in words[at].text or "_" in words[at].text
+        return True
     return (
         at > 0 and names[at - 1] in ("axolotl", "llamafactory-cli") and names[at] in ("train", "preprocess")
     )

@@ -129,6 +129,11 @@ TABLE: dict[str, Rule] = {
     "--train-iters": "steps",
     "--train-samples": "samples",
     "--train-tokens": "tokens",
+    "--zero-stage": ("layout.sharding", {"0": "ddp", "1": "zero1", "2": "zero2", "3": "zero3"}),
+    "--cpu-optimizer": ("stack.offload", lambda value: ["optimizer"] if truth(value) else None),
+    "--pipeline-model-parallel-layout": "megatron.uneven",
+    "--decoder-first-pipeline-num-layers": "megatron.uneven",
+    "--decoder-last-pipeline-num-layers": "megatron.uneven",
     "--transformer-impl": "megatron.impl",
     "--DDP-impl": "megatron.ddp",
     "--use-mcore-models": "megatron.core",
@@ -152,7 +157,7 @@ IRRELEVANT = pattern(
     --overlap-p2p* --no-overlap* --batch-p2p* --defer-* --pipeline-* --apply-query* --bias-* --masked-* --persist*
     --warmup --job-name --cache* --bert-* --short-seq* --hybrid-* --is-hybrid* --spec --group* --use-tp-pp* --use-cpu*
     --num-distributed* --keep-fp8* --trust-* --prompt* --exp* --scatter-* --heterogeneous* --micro-batch-*
-    --clone-scatter* --multiprocessing* --init* --model-parallel-* --suggested*"""
+    --clone-scatter* --deepspeed* --no-pipeline-parallel --curriculum* --multiprocessing* --init* --model-parallel-* --suggested*"""
 )
 
 
@@ -182,7 +187,7 @@ def finish(draft: Draft, near: Mark, *, kind: str = NAME, overlap_default: bool 
     _model(draft, near)
     _pipeline(draft)
     _recompute(draft, near)
-    _rules(draft)
+    rules(draft)
 
 
 def _legacy(draft: Draft, near: Mark) -> None:
@@ -250,7 +255,7 @@ def _model(draft: Draft, near: Mark) -> None:
         draft.findings.pop("model.vocab_multiple", None)
     else:
         draft.default("model.vocab_multiple", 128, "--make-vocab-size-divisible-by", near)
-        _vocabulary(draft)
+        vocabulary(draft)
     if not draft.get("model.layers"):
         return
     for name, value, key in (
@@ -271,10 +276,10 @@ def _model(draft: Draft, near: Mark) -> None:
         draft.default("model.ffn", int(4 * hidden * 2 / 3 / 64) * 64, "--ffn-hidden-size", near)
     if draft.get("model.experts"):
         draft.default("model.top_k", 2, "--moe-router-topk", near)
-        _moe_layers(draft)
+        moe_layers(draft)
 
 
-def _vocabulary(draft: Draft) -> None:
+def vocabulary(draft: Draft) -> None:
     """Words of a tokenizer whose type or model says so."""
     if draft.get("model.vocab"):
         return
@@ -297,11 +302,15 @@ def _vocabulary(draft: Draft) -> None:
         )
 
 
-def _moe_layers(draft: Draft) -> None:
+def moe_layers(draft: Draft) -> None:
     """`--moe-layer-freq`: every n-th layer, or a list such as ([0]*1+[1]*26)."""
     said = draft.findings.get("megatron.moe_layers")
     layers = draft.get("model.layers", 0)
     if said is None:
+        return
+    if isinstance(said.value, list):
+        flags = [str(one) for one in said.value]
+        draft.put("model.moe_layers", flags.count("1"), Entry(said.key, "", said.mark))
         return
     text = re.sub(r"[\s'\"]", "", str(said.value))
     if text.isdigit() and int(text) > 0:
@@ -347,6 +356,11 @@ def _pipeline(draft: Draft) -> None:
 
 def _recompute(draft: Draft, near: Mark) -> None:
     draft.default("layout.recompute", "none", "--recompute-granularity", near)
+    recompute_share(draft)
+
+
+def recompute_share(draft: Draft) -> None:
+    """The share of layers that `block` recomputes, and what arguments.py says of the switches together."""
     method, count = draft.findings.get("megatron.recompute_method"), draft.findings.get("recompute.layers")
     layers = draft.get("model.layers")
     if (
@@ -373,7 +387,7 @@ def _recompute(draft: Draft, near: Mark) -> None:
         )
 
 
-def _rules(draft: Draft) -> None:
+def rules(draft: Draft) -> None:
     """What arguments.py asserts."""
     tp, pp, vpp = (draft.get(f"layout.{name}", 1) or 1 for name in ("tp", "pp", "vpp"))
     layers, heads, kv = (draft.get(f"model.{name}") for name in ("layers", "heads", "kv_heads"))
@@ -405,7 +419,7 @@ def _rules(draft: Draft) -> None:
         draft.refuse("layout.ep", "expert with tensor parallelism needs --sequence-parallel in training")
     if sequence and tp == 1:
         draft.notes.append("--sequence-parallel has no effect: the tensor parallel size is 1")
-    if tp > 1:
+    if tp > 1 and draft.get("rule.megatron_flags", True):
         draft.default("layout.sequence_parallel", False, "--sequence-parallel", draft.mark("layout.tp"))
     if draft.get("stack.overlap_tensor") and not sequence:
         draft.refuse("stack.overlap_tensor", "--tp-comm-overlap needs --sequence-parallel")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ from perfmodel.frameworks.launch import read_launch
 # Which name the job gets, where several frameworks are in one run: the one that drives the training.
 _FIRST = ("megatron-lm", "megatron-bridge", "nemo", "torchtitan", "maxtext", "llm-foundry", "axolotl", "llama-factory",
           "olmo-core", "lightning", "transformers", "accelerate", "deepspeed")  # fmt: skip
+# Flags of logging, data and checkpoints, which matter to no prediction whatever the condition before them.
+_HARMLESS = re.compile(
+    "--(wandb|log|save|load|tensorboard|data|eval|mock|tokenizer|vocab|merge|split|lr|profile)"
+)
 
 
 @dataclass
@@ -74,6 +79,7 @@ def read_documents(
     found.sort(key=lambda pair: order.get(pair[0], 99))
     for document in documents:
         read_launch(draft, document.commands, document.directives)
+    draft.frameworks = [role for role, _ in found]
     for role, document in found:
         _read(draft, role, document)
     names = tuple(dict.fromkeys(role for role, _ in found if role not in ("model", "slurm")))
@@ -117,10 +123,10 @@ def _beside(draft: Draft, folders: Sequence[Path]) -> None:
 def _doubts(draft: Draft, documents: Sequence[Document]) -> None:
     given = {Path(document.source.name).name for document in documents}
     for document in documents:
-        for entry in document.doubtful[:50]:
-            draft.not_understood.append(entry)
-        if document.doubtful:
-            at = document.doubtful[0].mark.line
+        doubtful = [entry for entry in document.doubtful if not _HARMLESS.match(entry.key)]
+        draft.not_understood += doubtful[:50]
+        if doubtful:
+            at = doubtful[0].mark.line
             draft.questions.append(
                 f"{document.source.name}:{at}: some flags stand under a condition that only the running shell knows; "
                 "do they apply? They are left out"
