@@ -17,6 +17,12 @@ def _on(value: Any) -> bool:
     return str(value).casefold() in ("auto", "unsloth", "offload") or truth(value)
 
 
+_FSDP: dict[str, Rule] = {
+    "sharding_strategy": ("axolotl.strategy", STRATEGY),
+    "reshard_after_forward": "axolotl.reshard",
+    "offload_params": ("stack.offload", lambda value: ["parameters", "optimizer"] if truth(value) else None),
+    "activation_checkpointing": ("layout.recompute", lambda value: "full" if truth(value) else None),
+}
 TABLE: dict[str, Rule] = {
     "base_model": "model.name",
     "sequence_len": "seq_len",
@@ -47,12 +53,7 @@ TABLE: dict[str, Rule] = {
     "fsdp": "axolotl.fsdp",
     "fsdp_version": "axolotl.version",
     "fsdp_config.fsdp_version": "axolotl.version",
-    **{f"fsdp_config.{prefix}{key}": rule for prefix in ("", "fsdp_") for key, rule in {
-        "sharding_strategy": ("axolotl.strategy", STRATEGY),
-        "reshard_after_forward": "axolotl.reshard",
-        "offload_params": ("stack.offload", lambda value: ["parameters", "optimizer"] if truth(value) else None),
-        "activation_checkpointing": ("layout.recompute", lambda value: "full" if truth(value) else None),
-    }.items()},
+    **{f"fsdp_config.{prefix}{key}": rule for prefix in ("", "fsdp_") for key, rule in _FSDP.items()},
     "deepspeed": "axolotl.deepspeed",
     "load_in_4bit": ("axolotl.quantized", lambda value: True if truth(value) else None),
     "load_in_8bit": ("axolotl.quantized", lambda value: True if truth(value) else None),
@@ -184,7 +185,7 @@ FACTORY_REST = """stage template adapter_name* quantization_* lora_* pissa* addi
     mix_strategy interleave* max_samples media_dir overwrite_cache plot_loss val_size ref_model* pref_* reward_* ppo_* kto_* badam* galore*
     use_galore use_badam apollo* use_apollo freeze_* infer_* export_* shift_attn rope_scaling enable_liger* upcast_* train_on_prompt
     mask_history streaming buffer_size tokenized_path resize_vocab swanlab* use_swanlab ray_* moe_aux* fp8_* predict_with* tool_format
-    enable_thinking cp_mode mixture_of_depths use_muon use_llama_pro print_param* double_quantization eval_dataset include_mfu* fsdp*"""
+    enable_thinking cp_mode mixture_of_depths use_muon use_llama_pro print_param* double_quantization eval_dataset include_mfu* mfu_* fsdp*"""
 
 
 def read_factory(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:

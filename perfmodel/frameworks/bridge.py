@@ -15,7 +15,7 @@ from perfmodel.specs.loader import Mark
 PRECISION = {"16": "fp16", "16-mixed": "fp16", "16-true": "fp16", "bf16": "bf16", "bf16-mixed": "bf16", "bf16-true": "bf16",
              "32": "fp32", "32-true": "fp32", "bfloat16": "bf16", "float32": "fp32", "torch.bfloat16": "bf16",
              "torch.float16": "fp16", "fp16": "fp16", "torch.float32": "fp32"}  # fmt: skip
-SHARED = {
+SHARED: dict[str, Rule] = {
     "tensor_model_parallel_size": "layout.tp", "pipeline_model_parallel_size": "layout.pp",
     "virtual_pipeline_model_parallel_size": "layout.vpp", "context_parallel_size": "layout.cp",
     "expert_model_parallel_size": "layout.ep", "expert_tensor_parallel_size": "megatron.etp",
@@ -190,6 +190,7 @@ def _finish(draft: Draft, start: Mark, name: str) -> None:
 _ACTIVATIONS = {"swiglu": True, "fast-swiglu": True, "geglu": True, "fast-geglu": True, "reglu": True, "fast-reglu": True,
                 "gelu": False, "relu": False, "squared-relu": False, "openai-gelu": False, "quick-gelu": False}  # fmt: skip
 NEMO: dict[str, Rule] = {
+    "training": ("model.name", lambda value: str(value).replace("/", "-")),  # the launcher's own config of a model
     **{f"model.{key}": rule for key, rule in SHARED.items()},
     "trainer.devices": "world.gpus_per_node",
     "trainer.num_nodes": "world.nodes",
@@ -228,13 +229,21 @@ NEMO_IRRELEVANT = pattern(
     model.pre_process model.post_process model.persist* model.precision model.batch_p2p* model.overlap_p2p* model.ub_* model.moe_*
     model.sharp model.nccl* model.use_cpu* model.onnx* model.resume_* model.attention_* model.masked* model.openai* model.normalize*
     model.get_attention* model.scale_* model.migration* model.peft* model.seq_len_* model.headscale model.share_* model.dist_*
-    model.fsdp_* model.torch* model.use_tp* model.name model.deterministic* model.enable_* model.use_te*"""
+    model.fsdp_* model.torch* model.use_tp* model.name stages launcher_scripts_path data_dir base_results_dir model.deterministic* model.enable_* model.use_te*"""
 )
 
 
 def read_nemo(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     """The YAML of a NeMo Megatron model."""
-    draft.apply(entries.values(), NEMO, NEMO_IRRELEVANT)
+    plain = [
+        Entry(entry.key.removeprefix("training."), entry.value, entry.mark) for entry in entries.values()
+    ]
+    draft.apply(plain, NEMO, NEMO_IRRELEVANT)
+    if "training" in entries:
+        draft.notes.append(
+            "the command overrides a config of the launcher: what it leaves out is that config's"
+        )
+        draft.default("world.gpus_per_node", 8, "trainer.devices of the launcher's configs", start)
     eight = draft.findings.get("nemo.fp8")
     if eight is not None and eight.value:
         draft.findings.pop("precision", None)
@@ -253,5 +262,6 @@ def read_nemo(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
         draft.default("model.bias", True, "bias", start)
         draft.default("model.learned_positions", True, "position_embedding_type", start)
         megatron.vocabulary(draft)
-    draft.default("layout.recompute", "none", "activations_checkpoint_granularity", start)
+    if "training" not in entries:
+        draft.default("layout.recompute", "none", "activations_checkpoint_granularity", start)
     _finish(draft, start, "nemo")

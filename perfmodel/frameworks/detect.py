@@ -49,8 +49,12 @@ def _megatron(document: Document) -> bool:
 
 
 def _nemo(document: Document) -> bool:
-    keys = document.entries
-    return "model.tensor_model_parallel_size" in keys and any(key.startswith("trainer.") for key in keys)
+    keys = {key.removeprefix("training.") for key in (*document.entries, *flags_of(document))}
+    has_trainer = any(key.startswith("trainer.") for key in keys)
+    return has_trainer and bool(
+        {"model.tensor_model_parallel_size", "model.encoder_seq_length"} & keys
+        or ("training" in keys and any(key.startswith("model.") for key in keys))
+    )
 
 
 def _bridge(document: Document) -> bool:

@@ -97,6 +97,13 @@ TABLE: dict[str, Rule] = {
     "--qk-head-dim": "model.qk_nope_head_dim",
     "--qk-pos-emb-head-dim": "model.qk_rope_head_dim",
     "--v-head-dim": "model.v_head_dim",
+    # The names of MindSpeed-LLM, which drives Megatron core on Ascend.
+    "--multi-head-latent-attention": "megatron.mla",
+    "--qk-nope-head-dim": "model.qk_nope_head_dim",
+    "--qk-rope-head-dim": "model.qk_rope_head_dim",
+    "--moe-intermediate-size": "model.moe_ffn",
+    "--n-shared-experts": "megatron.shared_experts",
+    "--first-k-dense-replace": "model.first_dense",
     "--tokenizer-type": "megatron.tokenizer_type",
     "--tokenizer-model": "megatron.tokenizer",
     "--bf16": "megatron.bf16",
@@ -147,17 +154,18 @@ IRRELEVANT = pattern(
     --manual-gc* --exit-* --profile* --empty-unused* --no-create-attention* --no-mmap* --calculate-per-token*
     --decoupled-* --rampup* --rerun* --override* --finetune --timing* --use-checkpoint* --moe-router-load*
     --moe-aux* --moe-z-loss* --moe-router-* --moe-grouped-gemm --moe-permute* --moe-pad* --moe-token-drop*
-    --moe-expert-capacity* --moe-per-layer* --moe-use-legacy* --apply-layernorm-1p --qk-layernorm --tiktoken*
+    --moe-per-layer* --moe-use-legacy* --apply-layernorm-1p --qk-layernorm --tiktoken*
     --fp8-amax* --fp8-margin --fp8-interval --fp8-param* --first-last-layers-bf16 --no-masked* --no-bias* --no-gradient*
     --no-rope* --no-async* --cross-entropy* --disable-scaled* --no-check* --check-* --tp-comm-* --inference* --legacy*
     --use-legacy* --use-mcore* --enable-* --deterministic* --high-priority* --nccl* --use-sharp --use-nccl*
-    --mtp-* --add-qkv-bias --te-* --delay-* --local-rank --local_rank --cuda-graph* --export-* --onnx*
+    --add-qkv-bias --te-* --delay-* --local-rank --local_rank --cuda-graph* --export-* --onnx*
     --start-weight* --end-weight* --override-opt* --auto-detect* --dataset* --reset-* --eod-* --no-query* --make-*
     --use-pytorch-profiler --record-* --logging* --world-size --attention-softmax* --softmax* --ddp-* --align-*
     --overlap-p2p* --no-overlap* --batch-p2p* --defer-* --pipeline-* --apply-query* --bias-* --masked-* --persist*
-    --warmup --job-name --cache* --bert-* --short-seq* --hybrid-* --is-hybrid* --spec --group* --use-tp-pp* --use-cpu*
-    --num-distributed* --keep-fp8* --trust-* --prompt* --exp* --scatter-* --heterogeneous* --micro-batch-*
-    --clone-scatter* --deepspeed* --no-pipeline-parallel --curriculum* --multiprocessing* --init* --model-parallel-* --suggested*"""
+    --warmup --job-name --cache* --bert-* --short-seq* --shape-order --reuse-fp32* --use-fused-* --moe-alltoall-overlap* --moe-permutation*
+    --topk-group --seq-aux --routed-scaling* --spec --group* --use-tp-pp* --use-cpu*
+    --num-distributed* --keep-fp8* --trust-* --prompt* --exp-name --scatter-*
+    --clone-scatter* --deepspeed* --no-pipeline-parallel --curriculum* --multiprocessing* --init* --suggested*"""
 )
 
 
@@ -276,7 +284,12 @@ def _model(draft: Draft, near: Mark) -> None:
         draft.default("model.ffn", int(4 * hidden * 2 / 3 / 64) * 64, "--ffn-hidden-size", near)
     if draft.get("model.experts"):
         draft.default("model.top_k", 2, "--moe-router-topk", near)
-        moe_layers(draft)
+        shared = draft.findings.get("megatron.shared_experts")
+        if shared is not None and draft.get("model.moe_ffn"):
+            width = whole(shared.value) * draft.get("model.moe_ffn")
+            draft.put("model.shared_ffn", width, Entry(shared.key, shared.value, shared.mark))
+        if not draft.get("model.first_dense"):
+            moe_layers(draft)
 
 
 def vocabulary(draft: Draft) -> None:

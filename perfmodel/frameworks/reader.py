@@ -23,6 +23,10 @@ _FIRST = ("megatron-lm", "megatron-bridge", "nemo", "torchtitan", "maxtext", "ll
 _HARMLESS = re.compile(
     "--(wandb|log|save|load|tensorboard|data|eval|mock|tokenizer|vocab|merge|split|lr|profile)"
 )
+# Settings that may not be passed over in silence.
+_TELLING = re.compile(
+    "layer|expert|head|hidden|dim|parallel|degree|batch|seq|vocab|shard|recompute|offload", re.IGNORECASE
+)
 
 
 @dataclass
@@ -85,6 +89,12 @@ def read_documents(
     names = tuple(dict.fromkeys(role for role, _ in found if role not in ("model", "slurm")))
     _beside(draft, folders)
     _doubts(draft, documents)
+    telling = [entry.key for entry in draft.not_understood if _TELLING.search(entry.key)]
+    if telling:
+        draft.questions.append(
+            f"do {', '.join(telling[:8])}{' and others' if len(telling) > 8 else ''} change the model, the layout or the "
+            "batch? Their names say so, and they are not understood"
+        )
     start = documents[0].start
     stem = Path(documents[0].source.name).stem or "imported"
     made = assemble(draft, start, given, stem if stem not in ("-", "stdin") else "imported")

@@ -175,3 +175,33 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 def test_hostile_text_is_refused_in_bounds(text: str) -> None:
     with contextlib.suppress(SpecError):
         read(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("script", "wrong"),
+    [
+        # Megatron-LM examples/code_parrot/pretrain_parrot_torchrun_seq_parallel.sh: four ranks' degrees on two GPUs
+        (
+            'GPT_ARGS="--num-layers 10\n--hidden-size 4096\n--num-attention-heads 32\n--seq-length 1024\n--micro-batch-size 2\n'
+            '--global-batch-size 4\n--fp16\n"\ntorchrun --nproc_per_node 2 --nnodes 1 pretrain_gpt.py --vocab-size 32768 '
+            "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel $GPT_ARGS",
+            "tp * pp = 4 does not divide the 2 accelerators",
+        ),
+        # Megatron-LM examples/bert/train_bert_340m_distributed.sh: 16 stages of 24 layers on one node
+        (
+            "torchrun --nproc_per_node 8 --nnodes 1 pretrain_bert.py --num-layers 24 --hidden-size 1024 --fp16 "
+            "--num-attention-heads 16 --seq-length 512 --micro-batch-size 4 --global-batch-size 32 "
+            "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16",
+            "16 pipeline stages do not divide the 24 layers",
+        ),
+    ],
+)  # fmt: skip
+def test_public_scripts_that_cannot_run_are_refused(script: str, wrong: str) -> None:
+    with pytest.raises(SpecError) as error:
+        read(script)
+    assert any(wrong in item.message for item in error.value.problems), str(error.value)
+
+
+def test_a_setting_that_may_matter_is_asked_about() -> None:
+    reading = read(SCRIPT.replace("--unheard-of 3", "--expert-width-per-head 3"))
+    assert any("--expert-width-per-head" in question for question in reading.draft.questions)
