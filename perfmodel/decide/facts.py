@@ -81,9 +81,11 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
     device, up, out = node.accelerator, node.scale_up, job.cluster.network
     rate = next((name for name in FALLBACKS[job.precision] if name in device.peak), job.precision)
     network = float(machine.out_bytes_per_s * machine.node)
-    cards = job.cluster.nics_per_node or node.nics_per_node
-    link = _of(out, "bandwidth", network, "B/s", "default: 100 Gbit/s a node where nobody says")
-    if out is not None:
+    cards = job.cluster.cards
+    link = _of(out, "bandwidth", network, "B/s", "default: the usual network of such nodes")
+    if job.cluster.network_per_node is not None and out is not None:
+        link = Fact(network, "B/s", f"network_per_node, on {out.name}", link.confidence, link.date)
+    elif out is not None:
         link = Fact(
             link.value,
             "B/s",
@@ -258,7 +260,7 @@ def defaults(job: Job, found: Curve) -> list[str]:
     """What nobody declared or measured, in words."""
     node = job.cluster.node
     said = [note for note in job.notes if "default" in note or "nearest precision" in note]
-    if job.cluster.network is None:
+    if job.cluster.network_bytes_per_s is None:
         said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, nobody gave one")
     if node.scale_up is None:
         said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, nobody gave one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
@@ -250,6 +250,28 @@ def layouts(
         if per_node is None
         else np.asarray(per_node, dtype=float),
         **{name: np.asarray(value, dtype=float) for name, value in {**DECLARED, **(declared or {})}.items()},
+    )
+
+
+def joined(items: Sequence[Layouts]) -> Layouts:
+    """Layouts of many series, one after the other; what a series has once holds for each of its K."""
+    return Layouts(
+        **{
+            field.name: np.concatenate(
+                [np.zeros(0), *(np.broadcast_to(getattr(item, field.name), item.k.shape) for item in items)]
+            )
+            for field in fields(Layouts)
+        }
+    )
+
+
+def chosen(which: NDArray[np.bool_], first: Layouts, second: Layouts) -> Layouts:
+    """Element by element those of `first` where `which` says so, else those of `second`."""
+    return Layouts(
+        **{
+            field.name: np.where(which, getattr(first, field.name), getattr(second, field.name))
+            for field in fields(Layouts)
+        }
     )
 
 

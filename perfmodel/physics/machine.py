@@ -138,13 +138,14 @@ def peak(accelerator: Accelerator, precision: str) -> float:
     return float(max(rates.values()))
 
 
-def machine(cluster: Cluster, precision: str) -> Machine:
+def machine(cluster: Cluster, precision: str, *, aligned_only: bool = False) -> Machine:
     """Read a resolved cluster.
 
     Parameters
     ----------
     cluster : resolved, all in SI units.
     precision : such as bf16 or fp8.
+    aligned_only : whether tensor cores take products of round widths alone.
 
     Returns
     -------
@@ -158,9 +159,8 @@ def machine(cluster: Cluster, precision: str) -> Machine:
     node = cluster.node
     per_node = float(node.accelerators_per_node)
     out = cluster.network
-    nics = float(cluster.nics_per_node or node.nics_per_node or 1)
     fabric = cluster.topology
-    network = out.bandwidth * nics if out is not None else DEFAULT_NETWORK_BYTES_PER_S
+    network = cluster.network_bytes_per_s
     return numbers(
         node.accelerator,
         precision,
@@ -170,13 +170,14 @@ def machine(cluster: Cluster, precision: str) -> Machine:
             float(node.scale_up_domain or per_node), per_node if node.topology == "bridge-pairs" else 1.0
         ),
         scale_up=node.scale_up,
-        network_bytes_per_s=network,
+        network_bytes_per_s=DEFAULT_NETWORK_BYTES_PER_S if network is None else network,
         network_latency_s=out.latency if out is not None else DEFAULT_NETWORK_LATENCY_S,
         out_overlap=1.0 if out is None or out.overlap is None else out.overlap,
         topology=node.topology,
         leaf_nodes=float(fabric.leaf_nodes or 0) if fabric is not None else 0.0,
         oversubscription=float(fabric.oversubscription) if fabric is not None and out is not None else 1.0,
         in_network=out is not None and out.in_network_reduction,
+        aligned_only=aligned_only,
     )
 
 

@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 CONV_KEPT = 2.2  # saved tensors per layer output: the output, its normalised copy, part of the activation
 LOGIT_BYTES = 6.0  # 16-bit logits and their 32-bit softmax
 
+ROUGH_COUNT = 0.5  # of the activations of a network that is no transformer, that may not be there (assumed)
+
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "reserved")
 
 
@@ -36,6 +38,15 @@ class Memory:
     def total(self) -> Array:
         """Bytes per device."""
         return np.asarray(sum(self.parts.values(), np.zeros(())))
+
+    def least(self, is_transformer: Array) -> Array:
+        """Bytes per device that a run surely needs: of networks whose activations are a rough count, half of these.
+
+        Of 43 measured families of detection, diffusion and recommendation whose whole batch exceeds the device by this
+        count (by 59 % in the median), 83 % ran it whole.
+        """
+        doubt = np.where(is_transformer > 0, 0.0, ROUGH_COUNT)
+        return np.asarray(self.total - doubt * self.parts["activations"])
 
 
 # Share of a device's memory that a layout found by a search leaves free, for fragmentation and what a run adds to its

@@ -14,6 +14,7 @@ from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
 from perfmodel.specs.stack import CLASS_OF, GradientType, unmodelled
+from perfmodel.specs.usual import completed
 from perfmodel.specs.workload import TRANSFORMER_KINDS
 from perfmodel.units import counted
 
@@ -59,12 +60,15 @@ class Finisher:
                 f"jitter: {len(spec.jitter.samples)} samples say nothing of the slowest of {k[-1]}: the wait stops growing at "
                 "the longest of them; declare a family for the tail"
             )
+        cluster, network = completed(spec.cluster, self.catalog)
+        if k[-1] > spec.cluster.node.accelerators_per_node:
+            self.notes.extend(network)
         if self.problems:
             raise SpecError(self.problems)
         job = Job(
             name=spec.name or default_name or f"{spec.workload.name}-on-{spec.cluster.name}",
             workload=spec.workload,
-            cluster=spec.cluster,
+            cluster=cluster,
             precision=precision,
             seq_len=seq_len,
             regime=regime,
@@ -74,6 +78,7 @@ class Finisher:
             k=k,
             k_given=k_given,
             steps=spec.steps,
+            timed_steps=spec.timed_steps,
             price=price,
             grid=spec.grid,
             jitter=spec.jitter,
@@ -137,7 +142,7 @@ class Finisher:
             self._refuse("stack.schedule", f"stack says {said}, the layout's schedule {layout.schedule}",
                          "keep one of them")  # fmt: skip
             return layout
-        if said in ("gpipe", "1f1b") and layout.vpp > 1:
+        if said in ("gpipe", "1f1b") and (layout.vpp or 1) > 1:
             self._refuse("stack.schedule", f"schedule {said} does not interleave, yet vpp is {layout.vpp}")
         return layout.model_copy(update={"schedule": said})
 
@@ -280,11 +285,13 @@ class Finisher:
                 self._refuse(
                     f"layout.{key}", f"{key} {degree} does not divide the {total} {of} of {workload.name}"
                 )
-        spare = MISSING_LAYERS if layout.vpp > 1 else 0  # embeddings and logits may take a virtual stage each
-        if workload.layers and layout.pp * layout.vpp > workload.layers + spare:
+        spare = (
+            MISSING_LAYERS if (layout.vpp or 1) > 1 else 0
+        )  # embeddings and logits may take a virtual stage each
+        if workload.layers and layout.pp * (layout.vpp or 1) > workload.layers + spare:
             self._refuse(
                 "layout.pp",
-                f"pp {layout.pp} with vpp {layout.vpp} exceeds the {workload.layers} layers of {workload.name}",
+                f"pp {layout.pp} with vpp {layout.vpp or 1} exceeds the {workload.layers} layers of {workload.name}",
             )
         if layout.ep > 1 and not workload.experts and workload.kind in TRANSFORMER_KINDS:
             self._refuse("layout.ep", f"{workload.name} has no experts to spread: ep is {layout.ep}")

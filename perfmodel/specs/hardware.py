@@ -203,6 +203,11 @@ class Cluster(Record):
     nics_per_node: CountOrZero | None = Field(
         None, description="Network cards used; the node's own when missing."
     )
+    network_per_node: Bandwidth | None = Field(
+        None,
+        description="Rate per direction of all network cards of a node together, where that is what is known; "
+        "cards times the rate of one when missing.",
+    )
     topology: Fabric | None = Field(
         None, description="The fabric; rail-optimised without oversubscription when missing."
     )
@@ -217,6 +222,19 @@ class Cluster(Record):
     def network(self) -> Link | None:
         """The link between nodes: the cluster's own, else the node's."""
         return self.scale_out or self.node.scale_out
+
+    @property
+    def cards(self) -> int | None:
+        """Network cards of a node: those used, else the node's own; None where nobody said."""
+        return self.nics_per_node or self.node.nics_per_node
+
+    @property
+    def network_bytes_per_s(self) -> float | None:
+        """Rate of a node's network per direction [B/s]: as stated, else cards times link; None without a network."""
+        if self.network_per_node is not None:
+            return self.network_per_node
+        out = self.network
+        return None if out is None else out.bandwidth * (self.cards or 1)
 
     @property
     def max_accelerators(self) -> int | None:

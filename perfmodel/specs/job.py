@@ -118,6 +118,10 @@ class JobFile(SpecModel):
     layout: Layout | None = Field(None, description="auto, or a mapping of degrees; missing degrees are 1.")
     k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
+    timed_steps: Count | None = Field(
+        None,
+        description="Steps over which a run's whole time, start included, is shared; steady steps when missing.",
+    )
     price: PriceWords | None = Field(
         None, description="What accelerators cost; on-demand of the node's provider."
     )
@@ -169,6 +173,7 @@ class Job(FileModel):
     k: tuple[int, ...]
     k_given: bool
     steps: int | None
+    timed_steps: int | None = None
     price: Price
     grid: Grid | None
     jitter: Jitter | None

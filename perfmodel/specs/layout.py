@@ -63,7 +63,7 @@ Recompute = Annotated[RecomputeWord | float, WordOrShare()]
 
 
 class Layout(SpecModel):
-    """A layout. A missing degree is 1; a missing `dp` is what K leaves; missing micro-batches are chosen."""
+    """A layout. A missing degree is 1; a missing `dp` is what K leaves; what else is missing is filled in as runs mostly have it."""
 
     dp: Degree | None = Field(None, description="Data-parallel replicas; what K leaves when missing.")
     tp: Degree = Field(1, description="Tensor parallelism.")
@@ -74,8 +74,15 @@ class Layout(SpecModel):
         None,
         description="Tensor parallelism inside an expert; what tp leaves beyond ep when missing.",
     )
-    vpp: Degree = Field(1, description="Virtual pipeline stages per device (interleaving).")
-    micro_batch: Degree | None = Field(None, description="Samples per micro-batch and replica.")
+    vpp: Degree | None = Field(
+        None,
+        description="Virtual pipeline stages per device (interleaving); in a pipeline of which nobody says, a belief: as "
+        "many as its kind of software mostly runs.",
+    )
+    micro_batch: Degree | None = Field(
+        None,
+        description="Samples per micro-batch and replica; when missing 1 in a pipeline, else as many as fit in memory.",
+    )
     accumulation: Degree | None = Field(None, description="Micro-batches per step and replica.")
     sharding: Sharding | None = Field(
         None,
@@ -86,25 +93,27 @@ class Layout(SpecModel):
         None,
         description="Replicas that share one sharded copy, when not all: those of a node (the default of hsdp; or zero1 in a node).",
     )
-    recompute: Recompute = Field(
-        "none",
+    recompute: Recompute | None = Field(
+        None,
         description="Activations computed again in the backward pass: none, selective, full, or the share of a "
-        "forward pass that is repeated (0 to 1).",
+        "forward pass that is repeated (0 to 1); when missing none where that fits in memory, else full.",
     )
     schedule: Schedule | None = Field(
         None, description="Order of pipeline micro-batches; 1f1b, or interleaved with vpp > 1."
     )
     sequence_parallel: bool | None = Field(
-        None, description="Whether norms are split along the sequence inside a tensor group; yes with tp > 1."
+        None,
+        description="Whether norms are split along the sequence inside a tensor group; when missing yes for megatron_core, "
+        "xla and selective recomputation.",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Layout:
-        if self.vpp > 1 and self.pp == 1:
+        if (self.vpp or 1) > 1 and self.pp == 1:
             raise problem(
                 "S010", f"vpp {self.vpp} needs a pipeline: pp is 1", "give pp, or leave vpp out", at="vpp"
             )
-        if self.schedule in ("gpipe", "1f1b") and self.vpp > 1:
+        if self.schedule in ("gpipe", "1f1b") and (self.vpp or 1) > 1:
             raise problem(
                 "S010", f"schedule {self.schedule} does not interleave, yet vpp is {self.vpp}", at="schedule"
             )
@@ -122,6 +131,11 @@ class Layout(SpecModel):
     def model_parallel(self) -> int:
         """Accelerators that hold one replica."""
         return self.tp * self.pp * self.cp
+
+    @property
+    def interleaving_unsaid(self) -> bool:
+        """Whether this is a pipeline of which nobody said how many virtual stages a device has."""
+        return self.pp > 1 and self.vpp is None and self.schedule in (None, "interleaved")
 
 
 DEGREES = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp")

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from perfmodel.specs.fields import Date, Quantity, SpecModel
+from perfmodel.specs.fields import Date, Number, Quantity, SpecModel
 
 GradientType = Literal["fp32", "bf16", "fp16", "fp8", "int8"]
 FrameworkClass = Literal[
@@ -99,6 +99,18 @@ class Stack(SpecModel):
     overlap_tensor: bool | None = Field(
         None, description="Whether the calls of tensor parallelism run under compute; false: none does."
     )
+    hidden_tensor_calls: Annotated[float, Number(least=0, most=4)] | None = Field(
+        None, description="Of the four tensor-parallel calls of a layer, those that run under compute."
+    )
+    pads_vocabulary: bool | None = Field(
+        None, description="Whether the logits are rounded up to a round number; Megatron and XLA do."
+    )
+    cuda: Annotated[float, Number(least=1, most=100)] | None = Field(
+        None, description="CUDA release; before 11 tensor cores took operands of round widths alone."
+    )
+    retuned: bool | None = Field(
+        None, description="Whether batch, layout and switches were tuned anew at every K, as racers do."
+    )
     schedule: PipelineOrder | None = Field(
         None, description="Order of pipeline micro-batches; the same as the layout's key of that name."
     )
@@ -126,7 +138,10 @@ def unmodelled(stack: Stack) -> list[str]:
     ['overlap_gather', 'schedule', 'offload']
     """
     # A fact that says what the step model assumes anyway is modelled: exchange under compute, nothing offloaded.
-    taken = {"framework", "compiled", "gradient_dtype", "overlap_gradients"}
+    taken = {
+        "framework", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
+        "retuned",
+    }  # fmt: skip
     usual: dict[str, object] = {"overlap_gather": True, "offload": (), "overlap_tensor": False}
     said = {name: getattr(stack, name) for name in Stack.model_fields if getattr(stack, name) is not None}
     return [

@@ -27,6 +27,7 @@ from perfmodel.physics.layouts import (
 from perfmodel.physics.memory import Memory, memory
 from perfmodel.specs.layout import Layout
 from perfmodel.training.declared import informed, usable_shardings
+from perfmodel.training.given import laid_out
 from perfmodel.training.rules import REASONS, Refusal, shape_of
 from perfmodel.training.search import Search, search
 from perfmodel.training.setup import Setup
@@ -111,9 +112,12 @@ def choose(
 ) -> tuple[Layouts, NDArray[np.int64]]:
     """Best feasible layout at each K and its refusal, `among` those of a search (by default: the set-up's own).
 
+    Of a given layout nothing is chosen by its time: what it leaves open is as runs mostly have it (`given.py`).
     `offsets` are a calibration's slopes of `discrepancy`.
     """
     found = among or search(setup)
+    if setup.layout is not None:
+        return laid_out(setup, found)
     return found.best(_seconds(setup, logs, found, offsets))
 
 
@@ -376,15 +380,16 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
             name: tuple(dict.fromkeys((*getattr(asked, name), *getattr(usual, name))))
             for name in ("tp", "pp", "cp", "ep", "sharding", "recompute")
         },
-        vpp=tuple(dict.fromkeys((given.vpp, 1))),
+        vpp=tuple(dict.fromkeys((given.vpp or 1, 1))),
     )
     found = search(here, wide)
     if not found.count:
         return None
     allowed, seconds = found.allowed, _seconds(here, logs, found)
-    degrees = {name: float(getattr(given, name)) for name in ("tp", "pp", "cp", "ep", "vpp")}
+    degrees = {name: float(getattr(given, name) or 1) for name in ("tp", "pp", "cp", "ep", "vpp")}
     degrees["sharding"] = float(SHARDING_CODES[asked.sharding[0]])
-    degrees["recompute"] = recompute_share(given.recompute)
+    if given.recompute is not None:
+        degrees["recompute"] = recompute_share(given.recompute)
     if given.micro_batch:
         degrees["micro_batch"] = float(given.micro_batch)
     differs = np.array([np.asarray(getattr(allowed, name)) != value for name, value in degrees.items()])

@@ -52,9 +52,11 @@ def declared(job: Job) -> dict[str, float]:
         "bucket_bytes": ONE_BUCKET if exchanged_last else job.bucket or usual_bucket_bytes(job.framework),
         "first_bucket_bytes": job.first_bucket,
         "length_spread": job.length_spread,
+        "run_steps": job.timed_steps,
     }
-    if job.stack is not None and job.stack.overlap_tensor is False:
-        found["tp_hidden"] = 0.0
+    if job.stack is not None:
+        calls = 0.0 if job.stack.overlap_tensor is False else None
+        found["tp_hidden"] = calls if job.stack.hidden_tensor_calls is None else job.stack.hidden_tensor_calls
     if job.algorithm is not None:
         found |= {
             f"{kind.removesuffix('_parallel')}_algorithm": CODES[word]

@@ -39,6 +39,7 @@ Mask = NDArray[np.bool_]
 
 # Times that agree to this many digits are a tie, which simplicity breaks: rounding must not choose a layout.
 TIE_DIGITS = 10
+LARGEST_GIVEN = 4096  # micro-batch that a given layout may turn out to have
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def search(
     if recompute is not None:
         edges = replace(edges, recompute=recompute)
     if setup.layout is not None:
+        edges = replace(edges, max_micro_batch=LARGEST_GIVEN)
         stated, given = stated_space(setup.layout, setup.default_sharding)
         given = (
             given if own else replace(given, micro_batch=None)
@@ -165,7 +167,7 @@ def _tried(
     at = as_layouts(rows, space.sharding, space.recompute, told)
     with np.errstate(all="ignore"):
         held = memory(setup.operations, setup.machine, at, schedule=setup.schedule)
-    total = np.broadcast_to(held.total, dims)
+    total = np.broadcast_to(held.least(setup.operations.is_transformer), dims)
     stated = (setup.layout.sharding or setup.default_sharding) if setup.layout is not None else None
     goes = np.stack([_goes_with(rows, name, shape.node, stated) for name in space.sharding], axis=1)
     fits = (total <= room(setup.machine, 0.0 if is_stated else setup.headroom)) & goes[:, :, None]
@@ -186,9 +188,8 @@ def told_of(setup: Setup) -> Told:
     """What the set-up says of all its layouts alike."""
     layout, node = setup.layout, int(setup.machine.node)
     if layout is None:
-        return Told(node, setup.declared)
-    parallel = 1.0 if layout.sequence_parallel is None else float(layout.sequence_parallel)
-    return Told(node, setup.declared, layout.shard_group, parallel, layout.etp)
+        return Told(node, setup.declared, sequence_parallel=setup.sequence_parallel)
+    return Told(node, setup.declared, layout.shard_group, setup.sequence_parallel, layout.etp)
 
 
 def _goes_with(rows: Rows, sharding: str, node: int, stated: str | None) -> Mask:

@@ -17,11 +17,16 @@ from perfmodel.physics.variation import Variation, spread_of
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Layout
+from perfmodel.specs.stack import Stack
 from perfmodel.specs.workload import Workload
 from perfmodel.training.declared import Measured, declared, measured_hardware, usable_shardings, variation
 
 Array = NDArray[np.float64]
 
+NORMS_CUT = frozenset(
+    {"megatron_core", "xla"}
+)  # classes that cut norms by tensor parallelism where nobody says
+UNALIGNED_CUDA = 11.0  # whose cuBLAS gives tensor cores operands of any alignment, the first to do so
 SETTINGS = ("precision", "seq_len", "framework")  # that step times depend on, beside workload and cluster
 
 
@@ -42,16 +47,20 @@ class Setup:
     declared: dict[str, float] = field(default_factory=dict)  # values of `layouts.DECLARED`
     batch_grows: bool = False  # with K, beyond those asked for as well
     headroom: float = HEADROOM  # share of memory that a searched layout leaves free
+    facts: Stack = field(default_factory=Stack)
 
     @cached_property
     def operations(self) -> Operations:
         """Per-sample operations."""
-        return operations(self.workload, self.seq_len, pads_vocabulary=self.stack in PADS_VOCABULARY)
+        said = self.facts.pads_vocabulary
+        pads = self.stack in PADS_VOCABULARY if said is None else said
+        return operations(self.workload, self.seq_len, pads_vocabulary=pads)
 
     @cached_property
     def machine(self) -> Machine:
         """Numbers of the cluster."""
-        return machine(self.cluster, self.precision)
+        cuda = self.facts.cuda
+        return machine(self.cluster, self.precision, aligned_only=cuda is not None and cuda < UNALIGNED_CUDA)
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
@@ -68,6 +77,15 @@ class Setup:
         """What a layout that names no sharding gets."""
         usual = "zero1" if self.workload.kind in TRANSFORMER_KINDS else "ddp"
         return usable_shardings((usual,), self.declared)[0]
+
+    @property
+    def sequence_parallel(self) -> float:
+        """1 where norms and residuals are cut by tensor parallelism as well: as the layout says, else as its software does."""
+        layout = self.layout
+        if layout is not None and layout.sequence_parallel is not None:
+            return float(layout.sequence_parallel)
+        repeats_attention = layout is not None and layout.recompute == "selective"
+        return float(repeats_attention or self.stack in NORMS_CUT)
 
     @property
     def schedule(self) -> str | None:
@@ -112,6 +130,7 @@ class Setup:
             framework=self.stack,
             scale_up=up.name if up else None,
             scale_out=out.name if out else None,
+            tuning="tuned" if self.facts.retuned else "stock",
         )
 
 
@@ -138,4 +157,5 @@ def setup_of(job: Job) -> Setup:
         variation=variation(job.jitter) if job.jitter is not None else Variation(),
         declared=declared(job),
         batch_grows=job.regime == "weak",
+        facts=job.stack or Stack(),
     )

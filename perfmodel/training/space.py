@@ -134,10 +134,10 @@ def stated_space(layout: Layout, default_sharding: str) -> tuple[Space, Given]:
         pp=(layout.pp,),
         cp=(layout.cp,),
         ep=(layout.ep,),
-        vpp=(layout.vpp,),
+        vpp=(layout.vpp or 1,),
         micro_batch=(layout.micro_batch,) if layout.micro_batch else None,
         sharding=(layout.sharding or default_sharding,),
-        recompute=(layout.recompute,),
+        recompute=RECOMPUTE if layout.recompute is None else (layout.recompute,),
     )
     return space, Given(layout.dp, layout.micro_batch, layout.accumulation, layout.etp)
 

@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from perfmodel.physics.constants import DEFAULT_NETWORK_LATENCY_S
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.specs.claims import Point as ClaimPoint
-from perfmodel.specs.hardware import Cluster, Link, Node
+from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.layout import Layout, Sharding
 from perfmodel.validate.corpus import Corpus, recomputed
-from perfmodel.validate.resolve import domain_and_network, known_workload
+from perfmodel.validate.jobs import Jobs, cluster_words
+from perfmodel.validate.resolve import known_workload
 from perfmodel.validate.tables import Row
 
 _SHARDINGS = frozenset(get_args(Sharding))
@@ -27,24 +27,10 @@ def cluster_of(row: Row, catalog: Catalog) -> Cluster:
     A network that nobody states or names is left out: the audit reads such a claim as kindly as it can, and a bound on a
     network that we assumed would accuse the authors of our guess.
     """
-    per_node = int(row.get("accelerators_per_node", 1.0))
-    domain, network = domain_and_network(row, catalog)
-    named = catalog.get("links", row.text["scale_out"]) if row.text["scale_out"] else None
-    out = None
-    if network is not None:
-        name, latency = (named.name, named.latency) if named else ("unnamed", DEFAULT_NETWORK_LATENCY_S)
-        out = Link(name=name, kind="scale-out", latency=latency, bandwidth=network)
-    up = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
-    node = Node(
-        name=f"{row.text['accelerator']} x {per_node}",
-        accelerator=catalog.get("accelerators", row.text["accelerator"]),
-        accelerators_per_node=per_node,
-        scale_up=up,
-        scale_up_domain=int(domain),
-        nics_per_node=None if out is None else 1,
-        scale_out=out,
-    )
-    return Cluster(name=node.name, node=node, scale_out=out, nics_per_node=None if out is None else 1)
+    found = Jobs(catalog).cluster(cluster_words(row))
+    if row.text["scale_out"] or row.number["network_gbit_per_s_per_node"] is not None:
+        return found
+    return found.model_copy(update={"network_per_node": None})
 
 
 def series_of(points: list[Row], regime: str) -> list[Row]:

@@ -3,80 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from perfmodel.beliefs.features import features
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
-from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, DEFAULT_NETWORK_LATENCY_S
-from perfmodel.physics.layouts import (
-    SHARDING_CODES,
-    Sharding,
-    layouts,
-    pick,
-    recompute_share,
-    usual_bucket_bytes,
-    usual_gradient_bytes,
-)
-from perfmodel.physics.machine import (
-    Machine,
-    numbers,
-)
+from perfmodel.physics.layouts import Layouts, joined, pick
+from perfmodel.physics.machine import Machine
 from perfmodel.physics.machine import stack as stack_machines
-from perfmodel.physics.operations import (
-    LANGUAGE_KINDS,
-    PADS_VOCABULARY,
-    TRANSFORMER_KINDS,
-    Operations,
-    operations,
-    stack,
-    take,
-)
+from perfmodel.physics.operations import Operations, stack, take
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.job import Job
 from perfmodel.specs.workload import Workload
+from perfmodel.training.given import as_run
+from perfmodel.training.setup import Setup, setup_of
 from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
-from perfmodel.validate.corpus import ALONE, Corpus, batch_in_note, recomputed
+from perfmodel.validate.corpus import Corpus
+from perfmodel.validate.jobs import OWN, Jobs
 from perfmodel.validate.tables import Row
+
+Index = NDArray[np.intp]
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
 MISPLACED = {"scale_up": ("scale-out",), "scale_out": ("scale-up", "switch", "pcie", "cpu")}  # kinds of links
 
-# Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
-TYPICAL_BATCH: dict[str, float] = {
-    "convnet": 128, "detection": 16, "segmentation": 8, "tts": 30000, "rnn-translation": 7680,
-    "encoder-transformer": 32, "decoder-transformer": 4, "encoder-decoder-transformer": 32, "recommendation": 8192,
-    "gnn": 128, "speech": 32, "diffusion": 16, "forecasting": 256,
-}  # fmt: skip
-TOKENS_PER_SENTENCE = 60.0  # of both sides of a pair, in WMT
-FEWEST_TOKENS = 2000.0  # of a replica: fewer are sentences
-# A batch that a note names counts utterances, segments of audio or pairs of sentences where a sample is a part of one.
-SAMPLES_PER_ITEM: dict[str, float] = {
-    "tacotron2": 566, "fastpitch": 566, "fastspeech": 566, "hifigan": 32, "waveglow": 8000, "gnmt": TOKENS_PER_SENTENCE,
-}  # fmt: skip
-TOKEN_BATCH = 5120.0  # of a model whose sample is a token
-# Of a language model's pre-training on ever more devices: Brown et al., arXiv:2005.14165, table 2.1, has 0.5 to 3.2 million.
-TOKENS_OF_A_STEP = 2e6
-REAL_SHARE = 0.5  # of BERT's 512 positions hold real tokens in the Wikipedia corpus
-WEIGHT_SHARE = 0.7  # of the memory that weights and optimizer states may take
-STATE_BYTES = 6.0  # of gradients and sharded optimizer states per trainable parameter
-POOLED_LINKS = ("nvl72", "ici-v2", "ici-v3", "ici-v4", "ici-v5e", "ici-v5p", "ici-v6e")
-LARGEST_HOST = 8.0
-MOST_TENSOR = 8  # degree, where nobody states one: beyond it groups leave a node
-ACCELERATORS_PER_NIC = 4.0  # where a link is named and its number is not
-NEVER = 1e9  # steps
-UNALIGNED_CUDA = 11.0  # whose cuBLAS gives tensor cores operands of any alignment, the first to do so
 COMPOSED = "composed by its source"  # in the note of a point that was not timed on its own
-COMPLETED = (
-    "k", "tp", "pp", "cp", "ep", "vpp", "batch", "steps", "recompute", "selective", "per_node", "group",
-)  # fmt: skip
-# Of a workload: what a point may say of its own, and what the columns of workloads.csv have no place for.
-OWN = ("document_len", "vocab")
+# What the columns of workloads.csv have no place for.
 UNSTATED = (
     "conv3x3_share", "projected_vocab", "memory_len", "attention_window", "window_layers", "scores_in_fp32",
 )  # fmt: skip
@@ -92,6 +48,9 @@ class Resolved:
     unresolved: tuple[tuple[Row, str], ...]  # families that could not be scored, with the reason
     contradicted: tuple[tuple[Row, str], ...]  # points that contradict themselves, with how
     batchless: Mapping[str, str]  # families made of points that lack their family's batch -> which, in words
+    refusals: NDArray[
+        np.int64
+    ]  # why a prediction of each point's job would refuse its layout: a `space.Refusal`
 
 
 def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
@@ -114,23 +73,6 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     refused = {point.line for point, _ in contradicted}
     scored = [point for point in graded if point.text["family"] in known and point.line not in refused]
     labelled, points, batchless = batchless_apart(known, scored)
-    usual = cache(lambda: _usual_networks(catalog))  # reads every node: only where a family states no network
-    machines: list[Machine] = []
-    feature_rows: list[dict[str, str]] = []
-    for row in labelled.values():
-        device = catalog.get("accelerators", row.text["accelerator"])
-        machines.append(_machine(row, device, catalog, usual))
-        feature_rows.append(
-            features(
-                workloads[row.text["workload"]],
-                device,
-                row.text["precision"],
-                framework=row.text["framework_class"],
-                scale_up=row.text["scale_up"],
-                scale_out=row.text["scale_out"],
-                tuning="tuned" if row.text["regime"] == "tuned" else "stock",
-            )
-        )
     seen = {point.text["family"] for point in points}
     at_odds = {point.text["family"] for point, _ in contradicted}
     ungraded = f"no points of grade {' or '.join(grades)}"
@@ -142,8 +84,10 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     position = {name: i for i, name in enumerate(labelled)}
     family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
     families = tuple(labelled.values())
-    observations = _observe(families, workloads, tuple(points), family, machines, feature_rows)
-    return Resolved(observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless)
+    observations, refusals = _observe(families, workloads, tuple(points), family, catalog)
+    return Resolved(
+        observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless, refusals
+    )
 
 
 def _known_families(
@@ -228,146 +172,79 @@ def known_sweeps(corpus: Corpus, catalog: Catalog) -> tuple[list[Row], list[tupl
     return kept, [(row, reason) for (_, reason), row in unresolved.items()]
 
 
-def _usual_networks(catalog: Catalog) -> dict[str, float]:
-    """Bytes per second and accelerator of the network that each accelerator (or its generation) usually has."""
-    rates: dict[str, list[float]] = {}
-    for name in catalog.names("nodes"):
-        node = catalog.get("nodes", name)
-        if node.scale_out is not None:
-            rate = node.scale_out.bandwidth * (node.nics_per_node or 1) / node.accelerators_per_node
-            for key in (node.accelerator.name, node.accelerator.generation):
-                if key:
-                    rates.setdefault(key, []).append(rate)
-    return {key: float(np.median(values)) for key, values in rates.items()}
-
-
-def _machine(
-    row: Row, device: Accelerator, catalog: Catalog, usual: Callable[[], Mapping[str, float]]
-) -> Machine:
-    per_node = row.get("accelerators_per_node", 1.0)
-    domain, network = domain_and_network(row, catalog)
-    if network is None:
-        known = usual()
-        rate = known.get(
-            device.name or "", known.get(device.generation or "", DEFAULT_NETWORK_BYTES_PER_S / 8.0)
-        )
-        network = rate * per_node
-    named = row.text["scale_out"]
-    link = catalog.get("links", row.text["scale_up"]) if row.text["scale_up"] else None
-    return numbers(
-        device,
-        row.text["precision"],
-        per_node=per_node,
-        domain=domain,
-        scale_up=link,
-        network_bytes_per_s=network,
-        network_latency_s=catalog.get("links", named).latency if named else DEFAULT_NETWORK_LATENCY_S,
-        aligned_only=row.get("cuda", np.inf) < UNALIGNED_CUDA,
-    )
-
-
-def domain_and_network(row: Row, catalog: Catalog) -> tuple[float, float | None]:
-    """Accelerators that share scale-up links, and bytes per second of a node's network where one is stated or named."""
-    per_node = row.get("accelerators_per_node", 1.0)
-    domain = _domain(per_node, row.text["scale_up"], catalog)
-    stated, named = row.number["network_gbit_per_s_per_node"], row.text["scale_out"]
-    if stated is not None:
-        return domain, stated * 1e9 / 8.0
-    if named:
-        return domain, catalog.get("links", named).bandwidth * max(1.0, per_node / ACCELERATORS_PER_NIC)
-    return domain, None
-
-
-def _domain(per_node: float, scale_up: str, catalog: Catalog) -> float:
-    """Accelerators that share scale-up links: a node, or the rack or torus that its link makes of many nodes."""
-    if scale_up not in POOLED_LINKS or per_node > LARGEST_HOST:
-        return per_node
-    sizes = [catalog.get("nodes", name) for name in catalog.names("nodes")]
-    return max(
-        [
-            float(n.scale_up_domain or 0)
-            for n in sizes
-            if n.scale_up is not None and n.scale_up.name == scale_up
-        ]
-        + [per_node]
-    )
-
-
 def _observe(
     families: tuple[Row, ...],
     workloads: Mapping[str, Workload],
     points: tuple[Row, ...],
-    family: np.ndarray[Any, np.dtype[np.intp]],
-    machines: list[Machine],
-    feature_rows: list[dict[str, str]],
-) -> Observations:
-    rows = [families[index] for index in family]
-    used = [workloads[row.text["workload"]] for row in rows]
-    built: dict[tuple[str, float | None, tuple[tuple[str, float], ...], bool], int] = {}
-    structs: list[Operations] = []
-    which = np.empty(len(points), dtype=np.intp)
-    columns = {name: np.empty(len(points)) for name in COMPLETED}
-    normalised = np.zeros(len(points), dtype=bool)
-    target = np.empty(len(points))
-    for i, (point, row, workload) in enumerate(zip(points, rows, used, strict=True)):
-        said = {name: value for name in OWN if (value := point.number.get(name))}
-        pads = "vocab" not in said and row.text["framework_class"] in PADS_VOCABULARY
-        key = (row.text["workload"], _real_tokens(point), tuple(said.items()), pads)
-        if key not in built:
-            built[key] = len(structs)
-            own = workload.model_copy(update=said) if said else workload
-            structs.append(operations(own, int(key[1]) if key[1] else None, pads_vocabulary=pads))
-        which[i] = built[key]
-        filled = complete(point, row, workload, float(machines[family[i]].memory_bytes))
-        normalised[i] = point.number["global_batch"] is None
-        for name, value in filled.items():
-            columns[name][i] = value
-        columns["group"][i] = row.get("shard_group", filled["k"] / (filled["tp"] * filled["pp"]))
+    family: Index,
+    catalog: Catalog,
+) -> tuple[Observations, NDArray[np.int64]]:
+    """What the set-ups of all points give, stacked; and why a prediction of each point's job would refuse its layout."""
+    jobs = Jobs(catalog)
+    curves: dict[tuple[Any, ...], tuple[Job, list[int]]] = {}
+    k, batch, target = (np.empty(len(points)) for _ in range(3))
+    normalised = np.array([point.number["global_batch"] is None for point in points], dtype=bool)
+    for i, (point, index) in enumerate(zip(points, family, strict=True)):
+        row = families[index]
+        job = jobs.job(row, point, workloads[row.text["workload"]])
+        k[i], batch[i] = job.k[0], job.global_batch or 1
         seconds = point.get("step_s", 1.0)
-        target[i] = np.log(seconds * filled["batch"] / filled["k"] if normalised[i] else seconds)
-    sharding = np.array([float(SHARDING_CODES.get(_sharding(row), Sharding.DDP)) for row in rows])
-    alone = np.array([row.text["sharding"] == ALONE for row in rows])
-    core = np.array([float(row.text["framework_class"] in ("megatron_core", "xla")) for row in rows])
-    at = layouts(
-        columns["k"],
-        global_batch=columns["batch"],
-        accelerators_per_node=1.0,
-        tp=columns["tp"],
-        pp=columns["pp"],
-        cp=columns["cp"],
-        ep=columns["ep"],
-        vpp=columns["vpp"],
-        accumulation=columns["steps"],
-        sharding=sharding,
-        shard_group=columns["group"],
-        recompute=columns["recompute"],
-        selective=columns["selective"],
-        sequence_parallel=np.maximum(core, columns["selective"]),
-        per_node=columns["per_node"],
-        declared={
-            "gradient_bytes": np.array(
-                [usual_gradient_bytes(row.text["framework_class"], row.text["precision"]) for row in rows]
-            ),
-            "sync_every": np.where(alone, NEVER, 1.0),
-            "bucket_bytes": np.array(
-                [row.get("bucket_bytes", usual_bucket_bytes(row.text["framework_class"])) for row in rows]
-            ),
-            "tp_hidden": np.array([point.get("tp_hidden", np.nan) for point in points]),
-            "run_steps": np.array([point.get("run_steps", np.inf) for point in points]),
-        },
-    )
-    return Observations(
-        ops=take(stack(structs), which),
-        machine=pick(stack_machines(machines), family),
-        at=at,
+        target[i] = np.log(seconds * batch[i] / k[i] if normalised[i] else seconds)
+        # Points that differ in nothing but K and batch are one curve.
+        facts = (job.seq_len, job.timed_steps, job.stack, *(point.number.get(name) for name in OWN))
+        curves.setdefault((index, id(job.layout), id(job.cluster), *facts), (job, []))[1].append(i)
+    stacked = _Stacked(len(points))
+    features: dict[int, dict[str, str]] = {}
+    for (index, *_), (job, rows) in curves.items():
+        setup = replace(setup_of(job), k=k[rows], global_batch=batch[rows])
+        features.setdefault(int(index), setup.features())
+        stacked.add(setup, np.array(rows, dtype=np.intp))
+    observations = Observations(
+        ops=stacked.operations(),
+        machine=stacked.machine(),
+        at=stacked.layouts(),
         target=target,
         family=family,
         names=tuple(row.text["family"] for row in families),
-        features=tuple(feature_rows),
+        features=tuple(features.get(index, {}) for index in range(len(families))),  # none without points
         kinds=tuple(workloads[row.text["workload"]].kind for row in families),
         normalised=normalised,
         weights=_weights(families, points, family),
     )
+    return observations, stacked.refusals
+
+
+class _Stacked:
+    """Operations, machines and layouts of many set-ups along one axis of points."""
+
+    def __init__(self, count: int) -> None:
+        self.refusals = np.zeros(count, dtype=np.int64)
+        self._operations: list[Operations] = []
+        self._machines: list[Machine] = []
+        self._layouts: list[Layouts] = []
+        self._order: list[Index] = []
+        self._of = np.zeros(count, dtype=np.intp)  # set-up of each point
+
+    def add(self, setup: Setup, rows: Index) -> None:
+        """The points `rows` are those of a set-up, in its order."""
+        at, self.refusals[rows] = as_run(setup)
+        self._of[rows] = len(self._operations)
+        self._operations.append(setup.operations)
+        self._machines.append(setup.machine)
+        self._layouts.append(at)
+        self._order.append(rows)
+
+    def operations(self) -> Operations:
+        return take(stack(self._operations), self._of)
+
+    def machine(self) -> Machine:
+        found: Machine = pick(stack_machines(self._machines), self._of)
+        return found
+
+    def layouts(self) -> Layouts:
+        order = np.concatenate([np.zeros(0, dtype=np.intp), *self._order])
+        found: Layouts = pick(joined(self._layouts), np.argsort(order))
+        return found
 
 
 def _weights(
@@ -383,96 +260,3 @@ def _weights(
     return tuple(
         1.0 / counts[row.text["group"]] if index in composed else 1.0 for index, row in enumerate(families)
     )
-
-
-def _real_tokens(point: Row) -> float | None:
-    """Tokens of a sequence that are computed: a source that skips padding says so in its note."""
-    said, note = point.number["seq_len"], point.text.get("note", "")
-    skipped = "padding is skipped" in note or "padding removed" in note
-    return said * REAL_SHARE if said and skipped else said
-
-
-def _sharding(row: Row) -> str:
-    """XLA programs shard weights over the mesh where nobody says otherwise."""
-    said = row.text["sharding"] or "unknown"
-    return "fsdp" if said == "unknown" and row.text["framework_class"] == "xla" else said
-
-
-def complete(point: Row, family: Row, workload: Workload, memory_bytes: float) -> dict[str, float]:
-    """Numbers of a point's layout; what the source leaves out gets what its framework would do by default."""
-    sharding = _sharding(family)
-    k = point.get("k", 1.0)
-    tp, pp, cp = point.get("tp", 1.0), point.get("pp", 1.0), point.get("cp", 1.0)
-    if point.number["tp"] is None and point.number["pp"] is None and sharding not in ("fsdp", "hsdp"):
-        left = k / (point.get("dp", 1.0) * cp)
-        is_stated = point.number["dp"] is not None
-        tp, pp = _whole_cut(left) if is_stated else _least_cut(workload, left, memory_bytes)
-    experts = float(workload.experts or 1)
-    ep = min(point.get("ep", min(8.0, k)), experts) if experts > 1 else 1.0
-    dp = k / (tp * pp * cp)
-    batch = point.number["global_batch"]
-    if batch is None:
-        batch = point.get("run_batch", _unstated_batch(point, family, workload, dp))
-    steps, micro = point.number["accumulation"], point.number["micro_batch"]
-    if workload.sample == "token" and batch / dp < FEWEST_TOKENS:
-        batch *= TOKENS_PER_SENTENCE
-        micro = None if micro is None else micro * TOKENS_PER_SENTENCE
-    if steps is None and micro is not None:
-        steps = batch / dp / micro
-    elif steps is None:
-        steps = _usual_accumulation(workload, batch / dp, pp, sharding)
-    said = recomputed(point.text["recompute"])
-    unsaid = np.nan if workload.kind in TRANSFORMER_KINDS else 0.0
-    return {
-        "k": k,
-        "tp": tp,
-        "pp": pp,
-        "cp": cp,
-        "ep": ep,
-        "vpp": point.get("vpp", np.nan if pp > 1.0 else 1.0),
-        "batch": batch,
-        "steps": max(steps, 1.0),
-        "recompute": unsaid if said is None else recompute_share(said),
-        "selective": float(said == "selective"),
-        "per_node": k / point.get("nodes", 1.0),
-    }
-
-
-def _unstated_batch(point: Row, family: Row, workload: Workload, dp: float) -> float:
-    """Samples of a step where no batch is given in samples: from the batch that the note names, else the usual."""
-    _, named = batch_in_note(point)
-    if named is not None:
-        return dp * named * SAMPLES_PER_ITEM.get(workload.name or "", 1.0)
-    tokens = point.number["seq_len"] or workload.seq_len
-    in_sequences = workload.kind in LANGUAGE_KINDS and workload.sample != "token"
-    if family.text["regime"] == "strong" and in_sequences and tokens:
-        return max(TOKENS_OF_A_STEP / tokens, dp)
-    usual = TYPICAL_BATCH.get(workload.kind, 32.0)
-    return dp * (max(usual, TOKEN_BATCH) if workload.sample == "token" else usual)
-
-
-def _whole_cut(parts: float) -> tuple[float, float]:
-    """Tensor, then pipeline parallelism of a replica of so many accelerators.
-
-    >>> _whole_cut(1), _whole_cut(16), _whole_cut(12)
-    ((1.0, 1.0), (8.0, 2.0), (6.0, 2.0))
-    """
-    tp = max(degree for degree in range(1, MOST_TENSOR + 1) if parts % degree == 0)
-    return float(tp), float(parts / tp)
-
-
-def _least_cut(workload: Workload, most: float, memory_bytes: float) -> tuple[float, float]:
-    """Tensor, then pipeline parallelism by which the weights fit, where a source names neither; `most` is their product."""
-    held = 2.0 * (workload.params or 0.0) + STATE_BYTES * float(
-        workload.trainable_params or workload.params or 0.0
-    )
-    parts = 2.0 ** np.ceil(np.log2(max(held / (WEIGHT_SHARE * memory_bytes), 1.0)))
-    tp = float(min(parts, MOST_TENSOR, most))
-    return tp, float(min(max(parts / tp, 1.0), max(most // tp, 1.0)))
-
-
-def _usual_accumulation(workload: Workload, share: float, pp: float, sharding: str) -> float:
-    """Micro-batches that frameworks use by default for `share` samples of a replica, where a source does not say."""
-    if workload.kind not in LANGUAGE_KINDS or (sharding == "fsdp" and pp == 1.0):
-        return 1.0
-    return share if pp > 1.0 or (workload.params or 0) > 2e10 else share / 4.0

@@ -70,7 +70,7 @@ def followed(advice: str, layout: Layout, k: int) -> tuple[Layout | None, int]:
     [
         ("llama3-8b", 8, {"sharding": "ddp", "micro_batch": 1}),
         ("llama3-70b", 64, {"tp": 4, "pp": 2, "micro_batch": 1, "schedule": "gpipe"}),
-        ("llama3-70b", 64, {"tp": 8, "pp": 4, "micro_batch": 8, "schedule": "gpipe"}),
+        ("llama3-70b", 64, {"tp": 8, "pp": 4, "micro_batch": 8, "schedule": "gpipe", "recompute": "none"}),
         ("llama3-70b", 64, {"tp": 2, "sharding": "hsdp", "shard_group": 2}),
         ("llama3-70b", 64, {"dp": 32, "tp": 2, "micro_batch": 1}),
         ("llama3-70b", 64, {"tp": 8, "pp": 4, "accumulation": 2}),

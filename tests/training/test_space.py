@@ -134,6 +134,7 @@ def test_a_given_layout_leaves_only_the_micro_batch_open():
     assert (made.tp, made.pp, made.sharding, made.recompute) == ((2,), (1,), ("fsdp",), ("full",))
     assert made.micro_batch is None
     assert given == Given()
+    assert stated_space(Layout(), "zero1")[0].recompute == ("none", "full")
     fixed, given = stated_space(Layout(micro_batch=2), "zero1")
     assert len(found(fixed, 8, 512, given=given).rows) == 1
     assert fixed.sharding == ("zero1",)

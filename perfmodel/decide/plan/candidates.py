@@ -45,6 +45,7 @@ class Target:
     calibrated: Mapping[int, float] = field(default_factory=dict)  # K -> what measured steps add to the above
     jitter: Mapping[int, float] = field(default_factory=dict)  # K -> spread, where its family differs with K
     headroom: float = HEADROOM  # share of memory that stays free
+    sequence_parallel: float = 1.0  # 1 where norms are cut by tensor parallelism as well
 
     def coefficients_at(self, ks: npt.NDArray[Any]) -> Callable[[npt.NDArray[np.int64]], Coefficients]:
         """The coefficients of layouts, given the positions of their K in `ks`."""

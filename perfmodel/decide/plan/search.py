@@ -163,7 +163,7 @@ class _Found:
     ) -> None:
         self.target, self.task, self.ways, self.levels, self.refused = target, task, ways, levels, refused
         self.shardings = ways  # those of the chunk at hand
-        self.told = Told(target.shape.node, target.declared)
+        self.told = Told(target.shape.node, target.declared, sequence_parallel=target.sequence_parallel)
         self.room = float(room(target.machine, target.headroom))
         self.evaluated = self.pruned = self.feasible = 0
         self.best: list[Picked] = []

@@ -47,6 +47,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         steps=float(job.steps or 1),
         offsets=offsets_of(setup, beliefs),
         declared=setup.declared,
+        sequence_parallel=setup.sequence_parallel,
         jitter={int(k): float(s) for k, s in zip(setup.k, spread, strict=True)} if np.ptp(spread) > 0 else {},
         headroom=setup.headroom,
     )
