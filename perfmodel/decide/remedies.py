@@ -90,7 +90,7 @@ def _imbalance(job: Here) -> list[str]:
 def _bubble(job: Here) -> list[str]:
     more = "more micro-batches per step"
     ways = [f"{more}, by a larger batch" if job.of("micro_batch") <= 1.0 else more]
-    if job.of("vpp") <= 1.0 and job.layers > job.of("pp"):
+    if not job.of("vpp") > 1.0 and job.layers > job.of("pp"):
         ways.append("interleaved stages")
     return ways
 

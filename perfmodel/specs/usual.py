@@ -84,16 +84,14 @@ def usual_domain(node: Node, catalog: Catalog) -> int:
     own = node.accelerators_per_node
     if node.scale_up is None or own > LARGEST_HOST:
         return own
-    return max(
-        [
-            other.scale_up_domain
-            for name in catalog.mentioning("nodes", node.scale_up.name)
-            if (other := catalog.get("nodes", name)).scale_up is not None
-            and other.scale_up.name == node.scale_up.name
-            and (other.scale_up_domain or 0) > max(other.accelerators_per_node, LARGEST_HOST)
-        ]
-        + [own]
-    )
+    found = [own]
+    for name in catalog.mentioning("nodes", node.scale_up.name):
+        other = catalog.get("nodes", name)
+        same = other.scale_up is not None and other.scale_up.name == node.scale_up.name
+        reach = other.scale_up_domain or 0
+        if same and reach > max(other.accelerators_per_node, LARGEST_HOST):
+            found.append(reach)
+    return max(found)
 
 
 def _nodes(catalog: Catalog) -> list[Node]:

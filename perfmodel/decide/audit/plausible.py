@@ -97,8 +97,16 @@ def stacks(setup: Setup) -> list[StackSetup]:
 
 
 def _curves(setup: Setup, recompute: Recompute | None, beliefs: Beliefs, seed: int) -> list[Curve]:
-    """The curve of each stack; where no layout is given, the best of those that recompute what is stated."""
+    """The curve of each stack; where no layout is given, the best of those that recompute what is stated.
+
+    What a given layout leaves unsaid is read in the claim's favour: nothing is recomputed, and norms are cut as well.
+    """
     among = None
+    if setup.layout is not None:
+        said = setup.layout
+        cut = said.sequence_parallel if said.tp == 1 or said.sequence_parallel is not None else True
+        kind = {"recompute": said.recompute or recompute or "none", "sequence_parallel": cut}
+        setup = replace(setup, layout=said.model_copy(update=kind))
     if setup.layout is None and recompute is not None:
         among = search(setup, recompute=(recompute,))
     return [curve(each, beliefs, draws=DRAWS, seed=seed, among=among) for each in stacks(setup)]
