@@ -254,19 +254,44 @@ def layouts(
 
 
 def joined(items: Sequence[Layouts]) -> Layouts:
-    """Layouts of many series, one after the other; what a series has once holds for each of its K."""
-    return Layouts(
-        **{
-            field.name: np.concatenate(
-                [np.zeros(0), *(np.broadcast_to(getattr(item, field.name), item.k.shape) for item in items)]
-            )
-            for field in fields(Layouts)
-        }
-    )
+    """Layouts of many series, one after the other; what a series has once holds for each of its K.
+
+    Parameters
+    ----------
+    items : layouts of each series, along one axis.
+
+    Returns
+    -------
+    One struct along that axis.
+
+    >>> one = layouts([1, 2], global_batch=8, accelerators_per_node=8)
+    >>> joined([one, one]).tp.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+
+    def column(name: str) -> Array:
+        values = [(np.asarray(getattr(item, name)), item.k.size) for item in items]
+        return np.concatenate([np.zeros(0), *(v if v.ndim else np.full(size, v) for v, size in values)])
+
+    return Layouts(**{field.name: column(field.name) for field in fields(Layouts)})
 
 
 def chosen(which: NDArray[np.bool_], first: Layouts, second: Layouts) -> Layouts:
-    """Element by element those of `first` where `which` says so, else those of `second`."""
+    """Element by element those of `first` where `which` says so, else those of `second`.
+
+    Parameters
+    ----------
+    which : True where `first` holds.
+    first, second : layouts that broadcast against it.
+
+    Returns
+    -------
+    The mixed struct.
+
+    >>> one, two = (layouts(4, global_batch=8, accelerators_per_node=8, tp=tp) for tp in (1, 2))
+    >>> chosen(np.array([True, False]), one, two).tp.tolist()
+    [1.0, 2.0]
+    """
     return Layouts(
         **{
             field.name: np.where(which, getattr(first, field.name), getattr(second, field.name))

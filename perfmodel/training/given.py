@@ -68,8 +68,9 @@ def as_run(setup: Setup) -> tuple[Layouts, NDArray[np.int64]]:
     cluster = setup.cluster.model_copy(update={"node": node})
     roomy, still = laid_out(replace(setup, cluster=cluster, layout=lean))
     at = chosen(refusals == Refusal.MEMORY, roomy, at)
-    if given.micro_batch is None and given.accumulation is None and given.pp > 1:
-        share = at.global_batch / at.dp
-        single = replace(at, micro_batch=np.ones_like(share), accumulation=share)
-        at = chosen(still > 0, single, at)
-    return at, refusals
+    share = at.global_batch / at.dp
+    usual = np.ones_like(share) if given.pp > 1 else share
+    micro = np.minimum(float(given.micro_batch) if given.micro_batch else usual, share)
+    steps = np.full_like(share, float(given.accumulation)) if given.accumulation else share / micro
+    as_stated = replace(at, micro_batch=share / steps, accumulation=steps)
+    return chosen(still > 0, as_stated, at), refusals
