@@ -23,7 +23,7 @@ from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.step import step
 
 CURVE_S = 5e-3
-DRAWN_S = 50e-3
+DRAWN_S = 15e-3
 MILLION_S = 2.0
 PEAK_BYTES = 2e9
 CHUNK = 1 << 13  # arrays of this length stay in the cache of a core
