@@ -11,7 +11,7 @@ TORCH_STAMP := $(TORCH_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: demo test lint bench docs refresh validate clean test-torch
+.PHONY: demo test lint bench docs refresh validate mutants clean test-torch
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
@@ -46,6 +46,9 @@ bench: $(STAMP)  ## timings: benchmarks, not tests
 
 validate: $(STAMP)  ## predictions against every measured run; writes validation/REPORT.md
 	@$(BIN)/python validation/report.py
+
+mutants: $(STAMP)  ## small faults in physics, beliefs and training: how many do their own tests catch
+	@nice -n 10 $(BIN)/python tests/mutation/run.py
 
 $(DOCS_STAMP): pyproject.toml
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)

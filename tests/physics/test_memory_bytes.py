@@ -1,0 +1,75 @@
+"""Memory of a device counted by hand on the example transformer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel.physics.examples import node, transformer
+from perfmodel.physics.layouts import Sharding, layouts
+from perfmodel.physics.memory import memory
+
+S, H, LAYERS, WORDS = 1024.0, 1024.0, 2.0, 32_000.0
+
+
+def parts(**said):
+    at = layouts(8.0, global_batch=32.0, accelerators_per_node=8.0, **said)
+    return {name: float(value) for name, value in memory(transformer(), node(), at).parts.items()}
+
+
+def test_states_of_a_replica():
+    params = float(transformer().params)
+    found = parts(micro_batch=1)
+    assert found["weights"] == 2 * params
+    assert found["gradients"] == 2 * params
+    assert found["optimizer"] == 12 * params
+
+
+@pytest.mark.parametrize(
+    ("sharding", "cut"),
+    [(Sharding.ZERO1, (1, 1, 8)), (Sharding.ZERO2, (1, 8, 8)), (Sharding.FSDP, (8, 8, 8)),
+     (Sharding.PARAMETER_SERVER, (1, 1, 1))],
+)  # fmt: skip
+def test_what_sharding_cuts(sharding, cut):
+    params = float(transformer().params)
+    found = parts(micro_batch=1, sharding=sharding)
+    states = (found["weights"], found["gradients"], found["optimizer"])
+    assert states == pytest.approx([width * params / n for width, n in zip((2, 2, 12), cut, strict=True)])
+
+
+def test_sharded_weights_stay_whole_in_a_pipeline():
+    params = 12 * H * H * LAYERS / 2 + WORDS * H / 2
+    found = parts(micro_batch=1, pp=2, sharding=Sharding.FSDP)
+    assert (found["weights"], found["gradients"]) == (2 * params, 2 * params)
+    assert found["optimizer"] == 12 * params / 4
+
+
+@pytest.mark.parametrize(
+    ("said", "per_token"),
+    [
+        ({"recompute": 0.0}, 34 * LAYERS),
+        ({"recompute": 1.0}, 2 * LAYERS + 34),  # inputs of each layer, and one layer unfolded
+        ({"recompute": 0.5}, 18 * LAYERS + 17),
+        ({"recompute": 0.05, "selective": 1.0}, 34 * LAYERS),
+        ({"tp": 2}, 17 * LAYERS),
+        ({"tp": 2, "sequence_parallel": 0.0}, (10 + 24 / 2) * LAYERS),
+        ({"tp": 2, "recompute": 1.0}, 1 * LAYERS + 17),
+        ({"tp": 2, "recompute": 1.0, "sequence_parallel": 0.0}, 2 * LAYERS + 17),
+        ({"cp": 4}, 34 / 4 * LAYERS),
+        ({"pp": 2}, 34 * LAYERS),  # half the layers of two micro-batches
+    ],
+    ids=str,
+)
+def test_bytes_kept_for_the_backward_pass(said, per_token):
+    assert parts(micro_batch=1, **said)["activations"] == pytest.approx(per_token * S * H)
+
+
+def test_logits_and_networks_that_are_no_transformers():
+    assert parts(micro_batch=2, tp=2, cp=2)["logits"] == 2 * S * WORDS / 4 * 6
+    other = replace(transformer(), is_transformer=np.asarray(0.0), activation_elements=np.asarray(1e6))
+    for said, share in (({}, 1.0), ({"recompute": 1.0}, 0.2), ({"pp": 2}, 1.0), ({"tp": 2}, 0.5)):
+        at = layouts(8.0, global_batch=32.0, accelerators_per_node=8.0, micro_batch=1, **said)
+        found = float(memory(other, node(), at).parts["activations"])
+        assert found == pytest.approx(2.2e6 * 2 * share), said
