@@ -36,50 +36,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel.physics.waiting import LENGTH_SHARES, Mixture, busy_share, length_nodes, met_share
+
 Array = NDArray[np.float64]
 #: Time [s] of a step by decoding sequences and prompt tokens in it; both carry one more, last axis than the loads.
 StepTime = Callable[[Array, Array], Array]
 
 #: Nodes of the distribution of the number of sequences: exact up to so many slots, a sum with strides beyond.
-NODES: Final = 128
-_ROUNDS: Final = 6
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A time whose parts, on the last axis, are gamma distributed above `least_s` with these means and variances."""
-
-    weight: Array
-    mean_s: Array
-    variance_s2: Array
-    least_s: Array
-    most_s: Array | float = np.inf  # of the whole
-
-    @property
-    def overall_mean_s(self) -> Array:
-        """Mean [s]."""
-        return np.asarray((self.weight * self.mean_s).sum(axis=-1))
-
-    def quantile_s(self, q: float) -> Array:
-        """Quantile [s], by bisection.
-
-        >>> one = np.ones(1)
-        >>> round(float(Mixture(one, one, one, 0.0 * one).quantile_s(0.99)), 3)    # exponential: ln 100
-        4.605
-        """
-        from scipy.special import gammainc
-
-        shape, scale = _gamma(self.mean_s - self.least_s, self.variance_s2)
-        deviation = np.sqrt(np.maximum(self.variance_s2, 0.0))
-        reach = 4.0 + 6.0 / (1.0 - q) ** 0.25
-        low = self.least_s.min(axis=-1)
-        high = (self.mean_s + reach * deviation).max(axis=-1)
-        for _ in range(34):
-            middle = 0.5 * (low + high)
-            excess = np.maximum(middle[..., None] - self.least_s, 0.0)
-            below = (self.weight * gammainc(shape, excess / scale)).sum(axis=-1)
-            low, high = np.where(below < q, middle, low), np.where(below < q, high, middle)
-        return np.asarray(np.minimum(0.5 * (low + high), self.most_s))
+NODES: Final = 64
+_ROUNDS: Final = 4
+#: How much the randomness of prefills adds to that of the number of sequences. Assumed: chosen against simulation.
+_PREFILL_NOISE: Final = 1.5
 
 
 @dataclass(frozen=True)
@@ -123,90 +90,6 @@ class Latency:
         return self.e2e.quantile_s(q)
 
 
-def _gamma(mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Shape and scale of the gamma distribution with these moments; bounded so that a constant stays finite."""
-    mean = np.maximum(mean, 1e-15)
-    shape = np.clip(mean**2 / np.maximum(variance, 1e-30), 1e-3, 1e6)
-    return np.asarray(shape), np.asarray(mean / shape)
-
-
-_EDGES: Final = np.array([0, 0.002, 0.01, 0.03, 0.08, 0.2, 0.4, 0.6, 0.8, 0.92, 0.97, 0.99, 0.998, 1.0])
-_SHARES: Final = np.diff(_EDGES)
-
-
-def _length_nodes(cv: Array) -> Array:
-    """Gamma-distributed lengths of mean 1 in the classes of `_SHARES`, on a new last axis."""
-    from scipy.special import gammaincinv
-
-    shape = 1.0 / np.maximum(cv, 1e-3)[..., None] ** 2
-    nodes = gammaincinv(shape, 0.5 * (_EDGES[1:] + _EDGES[:-1])) / shape
-    return np.asarray(nodes / (nodes @ _SHARES)[..., None])
-
-
-def erlang_c(servers: ArrayLike, offered: ArrayLike) -> Array:
-    """Probability that a request finds all `servers` busy, for an `offered` load in servers; 1 when overloaded.
-
-    ``B = pdf / cdf`` of a Poisson number of mean a at c, ``C = B / (1 - rho (1 - B))``; c need not be whole.
-
-    >>> erlang_c([1, 2, 10], [0.5, 1.0, 8.0]).round(4).tolist()
-    [0.5, 0.3333, 0.4092]
-    """
-    from scipy.special import gammaincc, gammaln
-
-    c, a = np.broadcast_arrays(np.asarray(servers, float), np.asarray(offered, float))
-    rho = a / c
-    with np.errstate(divide="ignore", invalid="ignore"):
-        density = np.exp(c * np.log(a) - a - gammaln(c + 1.0))
-        blocked = np.where(a > 0.0, density / gammaincc(c + 1.0, a), 0.0)
-        waiting = blocked / (1.0 - rho * (1.0 - blocked))
-    return np.asarray(np.where(rho >= 1.0, 1.0, waiting))
-
-
-def wait_mean_s(
-    rate_per_s: ArrayLike,
-    service_s: ArrayLike,
-    *,
-    service_cv: ArrayLike = 1.0,
-    arrival_cv: ArrayLike = 1.0,
-    servers: ArrayLike = 1.0,
-) -> Array:
-    """Mean wait [s] in front of `servers` equal servers; inf when they are saturated.
-
-    ``W = (ca^2 + cs^2)/2 C(c, a) s / (c (1 - rho))`` (Allen-Cunneen); exact for M/M/c and M/G/1.
-
-    >>> float(wait_mean_s(0.5, 1.0)), float(wait_mean_s(0.5, 1.0, service_cv=0.0)), float(wait_mean_s(2.0, 1.0))
-    (1.0, 0.5, inf)
-    """
-    rate, service, c = (np.asarray(value, float) for value in (rate_per_s, service_s, servers))
-    rho = rate * service / c
-    variability = 0.5 * (np.square(np.asarray(arrival_cv, float)) + np.square(np.asarray(service_cv, float)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wait = variability * erlang_c(c, rate * service) * service / (c * (1.0 - rho))
-    return np.asarray(np.where(rho < 1.0, wait, np.inf))
-
-
-def wait_quantile_s(
-    q: float,
-    rate_per_s: ArrayLike,
-    service_s: ArrayLike,
-    *,
-    service_cv: ArrayLike = 1.0,
-    arrival_cv: ArrayLike = 1.0,
-    servers: ArrayLike = 1.0,
-) -> Array:
-    """Quantile of that wait [s]: 0 for those who do not wait, exponential for the others; exact for M/M/c.
-
-    >>> float(wait_quantile_s(0.4, 0.5, 1.0)), round(float(wait_quantile_s(0.99, 0.5, 1.0)), 3)    # 2 ln 50
-    (0.0, 7.824)
-    """
-    rate, service = np.asarray(rate_per_s, float), np.asarray(service_s, float)
-    mean = wait_mean_s(rate, service, service_cv=service_cv, arrival_cv=arrival_cv, servers=servers)
-    busy = erlang_c(servers, rate * service)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wait = mean / busy * np.log(busy / (1.0 - q))
-    return np.asarray(np.where(busy > 1.0 - q, wait, 0.0))
-
-
 @dataclass(frozen=True)
 class Traffic:
     """What arrives at one replica. `output_tokens` counts the first token; cv is standard deviation over mean."""
@@ -228,8 +111,11 @@ class _Steps:
 
     empty_s: Array  # a step without prefill
     mean_s: Array  # the mean step (1)
-    variance_s2: Array
+    filled: Array  # share of the steps that prefill
+    filled_s: Array  # mean of those
+    filled_square_s2: Array  # mean of their squares
     own_s: Array  # the step in which a prompt is prefilled
+    others: Array  # prompts beside it
     prompt_s: Array  # what one prompt adds to the steps
     full_s: Array  # a step with all the prompt tokens it can take
     room: Array  # prompt tokens it can take
@@ -239,24 +125,6 @@ class _Steps:
 #: Three nodes of a lognormal variable: exact for the mean and nearly so for the next moments.
 _NODES3: Final = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
 _WEIGHTS3: Final = np.array([1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0])
-
-
-def busy_share(arrivals: ArrayLike, arrival_cv: ArrayLike) -> Array:
-    """Probability that something arrives in an interval in which `arrivals` are expected, for gamma intervals.
-
-    ``1 - exp(-a)`` for cv 1; of a stationary renewal process in general:
-    ``1 - Q(k + 1, k a) + a Q(k, k a)`` with ``k = 1/cv^2`` and Q the regularised upper incomplete gamma function.
-
-    >>> busy_share([0.1, 1.0], 1.0).round(4).tolist(), busy_share([0.1, 1.0], 2.0).round(4).tolist()
-    ([0.0952, 0.6321], [0.065, 0.3924])
-    """
-    a, cv = np.asarray(arrivals, float), np.asarray(arrival_cv, float)
-    if (cv == 1.0).all():
-        return np.asarray(-np.expm1(-a))
-    from scipy.special import gammaincc
-
-    k = 1.0 / np.maximum(cv, 0.1) ** 2
-    return np.asarray(1.0 - gammaincc(k + 1.0, k * a) + a * gammaincc(k, k * a))
 
 
 def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
@@ -284,13 +152,14 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
         slope = (extra @ _WEIGHTS3) / share
         mean = np.minimum(empty / np.maximum(1.0 - rate * tokens * slope, 1e-6), full)
     filled = np.minimum(rate * tokens * mean / share, 1.0)  # share of steps that prefill
-    variance = filled * ((extra**2) @ _WEIGHTS3) - (filled * (extra @ _WEIGHTS3)) ** 2
     others = np.maximum(dispersion - 1.0 + a, 0.0)  # prompts beside its own in the step of a prompt
     sigma = np.sqrt(np.log1p((others + (1.0 + others) * mix.input_cv**2) / (1.0 + others) ** 2))[..., None]
     size = np.exp(sigma * _NODES3)
     size = size * (tokens * (1.0 + others))[..., None] / (size @ _WEIGHTS3)[..., None]
     own = step_s(n[..., None], np.minimum(size, room[..., None])) @ _WEIGHTS3
-    return _Steps(empty, mean, variance, own, tokens * slope, full, room, rate * tokens * full / room)
+    first, second = times @ _WEIGHTS3, (times**2) @ _WEIGHTS3
+    load = rate * tokens * full / room
+    return _Steps(empty, mean, filled, first, second, own, others, tokens * slope, full, room, load)
 
 
 @dataclass(frozen=True)
@@ -307,43 +176,53 @@ class _Mix:
 
 @dataclass(frozen=True)
 class _First:
-    """The time from a free slot to the first token by state, without the variance of the prompt's own length."""
+    """The time from a free slot to the first token, without the variance of the prompt's own length.
 
+    On the first axis: for those who come while a step without prefill runs, and for those who come while others are
+    being prefilled. The last axis is the state.
+    """
+
+    share: Array
     mean_s: Array
     variance_s2: Array
-    prompt_s: Array  # what the mean prompt itself takes
-    line: Array  # 0: all that waits fits the next step; 1: prompts wait for one another
+    prompt_s: Array  # what the mean prompt itself takes; by state alone
+    line: Array  # 0: all that waits fits the next step; 1: prompts wait for one another; by state alone
+
+    @property
+    def overall_s(self) -> Array:
+        """Mean by state."""
+        return np.asarray((self.share * self.mean_s).sum(axis=0))
 
 
 def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     """Prompts that fit the step: the rest of the running step, then a whole one with all that came in it (gated).
 
-    Prompts that fill steps: M/G/1 with the share of full steps that a prompt takes as its service.
+    Prompts that fill steps: M/G/1 with the share of full steps that a prompt takes as its service; only those who meet
+    a busy server wait.
     """
     cv2 = mix.input_cv**2
     busy = np.minimum(rate * steps.prompt_s, 0.98)
-    spread = steps.variance_s2 / (1.0 - busy**2)
-    shape, scale = _gamma(steps.mean_s, spread)
-    seen = scale * (shape + 1.0)  # the step that an arrival meets, longer than the mean one
-    seen2 = scale**2 * (shape + 1.0) * (shape + 2.0)
-    rest = seen2 / 3.0 - seen**2 / 4.0
-    gated = steps.own_s + 0.5 * seen + busy * (seen - steps.mean_s)
-    gated_variance = (
-        rest
-        + (busy**2 + busy) * (seen2 - seen**2)
-        + rate * seen * steps.prompt_s**2 * (mix.arrival_cv**2 + cv2)
-    )
+    # Long steps follow long steps: what comes in one is prefilled in the next.
+    second = steps.filled_s**2 + (steps.filled_square_s2 - steps.filled_s**2) / (1.0 - busy**2)
+    met = np.stack(np.broadcast_arrays(steps.empty_s, second / steps.filled_s))
+    in_prefill = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
+    share = np.stack([1.0 - in_prefill, in_prefill])
+    gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s)
+    gated_variance = met**2 / 12.0 + rate * met * steps.prompt_s**2 * (mix.arrival_cv**2 + cv2)
+
     service = mix.tokens / steps.room * steps.full_s
-    load = np.minimum(steps.load, 0.98)
-    root = _met_share(load, mix.arrival_cv)
+    root = np.clip(met_share(np.minimum(steps.load, 0.98), mix.arrival_cv), 1e-9, 0.9999)
     variability = (mix.arrival_cv**2 + cv2) / (mix.arrival_cv**2 + 1.0)
-    line = variability * service * root / (1.0 - root)
-    chunked = 0.5 * seen + line + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
-    third = (1.0 + cv2) * (1.0 + 2.0 * cv2)
-    chunked_variance = rest + rate * service**3 * third / (3.0 * (1.0 - load)) + line**2
-    crowd = mix.tokens * (1.0 + rate * seen) / steps.room
+    wait = variability * service / (1.0 - root)  # of those who meet a busy server
+    behind = np.stack(np.broadcast_arrays(0.0 * wait, wait))
+    chunked = 0.5 * steps.empty_s + behind + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
+    chunked_variance = steps.empty_s**2 / 12.0 + behind**2
+
+    crowd = mix.tokens * (1.0 + cv2 + rate * (share * met).sum(axis=0)) / steps.room
     part = crowd**2 / (1.0 + crowd**2)
+    chunk_share = np.stack(np.broadcast_arrays(1.0 - root, root))
     return _First(
+        np.asarray((1.0 - part) * share + part * chunk_share),
         np.asarray((1.0 - part) * gated + part * chunked),
         np.asarray(
             (1.0 - part) * gated_variance
@@ -353,17 +232,6 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
         np.asarray((1.0 - part) * steps.prompt_s + part * service),
         np.asarray(part),
     )
-
-
-def _met_share(load: Array, arrival_cv: Array) -> Array:
-    """Share of the arrivals that meet a busy GI/M/1 server: ``x = (1 + (1 - x) / (k rho))^-k``, gamma intervals."""
-    if (arrival_cv == 1.0).all():
-        return load
-    k = 1.0 / np.maximum(arrival_cv, 0.1) ** 2
-    root = load
-    for _ in range(30):
-        root = (1.0 + (1.0 - root) / (k * np.maximum(load, 1e-9))) ** -k
-    return np.asarray(np.minimum(root, 0.9999))
 
 
 def _chunks(mix: _Mix, room: Array) -> Array:
@@ -393,7 +261,7 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
     low = np.zeros_like(n)
     room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
     high = room / (mix.tokens * step_s(n, room + low))
-    for _ in range(40):
+    for _ in range(28):
         middle = 0.5 * (low + high)
         held = middle * _held(step_s, n, middle, mix)[0]
         low, high = np.where(held < n, middle, low), np.where(held < n, high, middle)
@@ -432,54 +300,64 @@ def _held(step_s: StepTime, n: Array, rate: Array, mix: _Mix) -> tuple[Array, _S
     return own + mix.after * steps.mean_s, steps, decodes
 
 
-def _states(
-    log_ratio: Callable[[Array], Array], slots: Array, peakedness: Array, centre: Array
-) -> tuple[Array, Array]:
-    """Nodes n and probabilities of (2) up to the slots, for log_ratio(k) = log(lambda s(k) / k).
+def _nodes(slots: Array, peakedness: Array, centre: Array) -> tuple[Array, Array]:
+    """Numbers of sequences n that span ten standard deviations about the likeliest, and the stride between them.
 
-    Nodes span ten standard deviations about the largest term; sums over skipped states by the trapezoid.
+    The last is the number of slots where they reach so far; those below zero are no states.
     """
     width = 10.0 * np.sqrt(np.maximum(centre, 1.0) * np.maximum(peakedness, 1.0)) + 12.0
     least = np.floor(np.maximum(centre - 0.7 * width, 0.0))
     most = np.maximum(np.minimum(np.ceil(centre + width), slots), np.minimum(least + 1.0, slots))
     stride = np.maximum(np.ceil((most - least) / (NODES - 1)), 1.0)
-    least = np.maximum(most - stride * (NODES - 1), 0.0)
-    nodes = least + stride * np.arange(NODES)
-    inside = nodes <= slots + 1e-9
-    ratio = log_ratio(np.maximum(nodes, 0.5)) / peakedness
+    return np.asarray(most - stride * np.arange(NODES)[::-1]), stride
+
+
+def _probabilities(nodes: Array, stride: Array, slots: Array, ratio: Array) -> Array:
+    """Equation (2) at the nodes, for ratio = log(lambda s(n) / n) / z; sums over skipped states by the trapezoid."""
     part = stride * 0.5 * (ratio[..., 1:] + ratio[..., :-1]) + 0.5 * (ratio[..., 1:] - ratio[..., :-1])
     log_p = np.concatenate([np.zeros_like(part[..., :1]), np.cumsum(part, axis=-1)], axis=-1)
-    log_p = np.where(inside, log_p, -np.inf)
+    log_p = np.where((nodes > -0.5) & (nodes < slots + 0.5), log_p, -np.inf)
     p = np.exp(log_p - log_p.max(axis=-1, keepdims=True))
-    return nodes, np.asarray(p / p.sum(axis=-1, keepdims=True))
+    return np.asarray(p / p.sum(axis=-1, keepdims=True))
 
 
 def _per_token(
-    steps: _Steps, rate: Array, mix: _Mix, weight: Array, decodes: Array, first: _First, lengths: Array
+    steps: _Steps,
+    rate: Array,
+    mix: _Mix,
+    weight: Array,
+    decodes: Array,
+    first: _First,
+    lengths: Array,
+    full: Array,
 ) -> Mixture:
     """Time per token of requests by output length (last axis), from the states that tokens see.
 
     The tokens of a request take the busy period that its own steps and the prompts that wait at its first token
-    begin: ``((O - 1) T0 + B) / (1 - rho)``, B the prefill of what arrived while its own prompt was prefilled, an
-    exponential amount that cannot make a step longer than a full one.
+    begin: ``((O - 1) T0 + B) / (1 - rho)``, B the prefill of what arrived while its own prompt was prefilled: nothing, or
+    an exponential amount that cannot make a step longer than a full one.
     """
     made = weight * decodes / steps.mean_s
     made = made / np.maximum(made.sum(axis=-1, keepdims=True), 1e-300)
     busy = np.minimum(rate * steps.prompt_s, 0.98)
-    behind = (1.0 - first.line) * steps.own_s + first.line * first.mean_s
-    burst = np.maximum(mix.arrival_cv**2 - 1.0, 0.0)
+    behind = (1.0 - first.line) * steps.own_s + first.line * first.overall_s
+    burst = (1.0 - full) * np.maximum(mix.arrival_cv**2 - 1.0, 0.0)
     late = first.line + (1.0 - first.line) * np.exp(-rate * behind)
     left = (made * (rate * behind + 0.5 * burst * late) * steps.prompt_s / (1.0 - busy)).sum(axis=-1)
     pace, most = (made * steps.mean_s).sum(axis=-1), (made * steps.full_s).sum(axis=-1)
     between = np.maximum((made * steps.mean_s**2).sum(axis=-1) - pace**2, 0.0)
-    each = rate * steps.prompt_s**2 * (mix.arrival_cv**2 + mix.input_cv**2) / (1.0 - busy) ** 2
+    # While the slots are full a prompt comes as often as a sequence ends, which is as regular as their lengths are.
+    irregular = (1.0 - full) * mix.arrival_cv**2 + full * mix.length_cv2 + mix.input_cv**2
+    each = rate * steps.prompt_s**2 * irregular / (1.0 - busy * (1.0 - full)) ** 2
     during, before = (made * each * steps.mean_s).sum(axis=-1), (made * each * behind).sum(axis=-1)
     empty = (made * steps.empty_s).sum(axis=-1)
 
     after = np.maximum(mix.after * lengths, 1.0)
     room = np.maximum(most - pace, 1e-12)[..., None]
+    some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.share[1]
+    chance = (made * some).sum(axis=-1)[..., None]  # that anything was left
     share = left[..., None] / after / room
-    extra = room * share * -np.expm1(-1.0 / np.maximum(share, 1e-9))
+    extra = room * share * -np.expm1(-chance / np.maximum(share, 1e-9))
     variance = 0.75 * between[..., None] + during[..., None] / after + before[..., None] / after**2
     mean = pace[..., None] + extra
     variance = np.minimum(
@@ -489,7 +367,7 @@ def _per_token(
         + 0.75 * between[..., None],
     )
     least = np.minimum(np.maximum(empty[..., None] - 1.6 * np.sqrt(between)[..., None], 0.0), 0.999 * mean)
-    return Mixture(np.broadcast_to(_SHARES, mean.shape), mean, variance, least, most)
+    return Mixture(np.broadcast_to(LENGTH_SHARES, mean.shape), mean, variance, least, most)
 
 
 def latency(
@@ -523,13 +401,18 @@ def latency(
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     cv2 = mix.length_cv2
     peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
-    nodes, p = _states(lambda n: np.log(rate * held_s(n)[0] / n), slot, peakedness, 0.5 * (low + high))
+    # Prefills slow every sequence at once: their randomness adds to that of the arrivals.
+    held, steps, _ = held_s(0.5 * (low + high))
+    prefill = np.minimum(rate * steps.prompt_s, 0.98)
+    noise = prefill**2 * (mix.arrival_cv**2 + mix.input_cv**2) / (1.0 - prefill) ** 2
+    peakedness = peakedness + _PREFILL_NOISE * noise
+    nodes, stride = _nodes(slot, peakedness, 0.5 * (low + high))
+    held, steps, decodes = held_s(np.maximum(nodes, 0.0))
+    p = _probabilities(nodes, stride, slot, np.log(rate * held / np.maximum(nodes, 0.5)) / peakedness)
 
-    _, steps, decodes = held_s(nodes)
     variability = np.maximum(0.5 * (mix.arrival_cv**2 + cv2), 0.05)
     tail = np.minimum(busy, 0.999999) ** (1.0 / np.maximum(variability, 1.0))
     full = (nodes > slot - 0.5).astype(float)
-    stride = nodes[..., 1:2] - nodes[..., :1]
     behind = p * full / stride * tail / (1.0 - tail)  # states in which someone waits
     weight = p + behind
     weight = weight / weight.sum(axis=-1, keepdims=True)
@@ -537,14 +420,28 @@ def latency(
     wait_tail = (variability / (limit * np.maximum(1.0 - busy, 1e-6)))[..., 0]
 
     first = _first_token(steps, rate, mix)
-    started = (weight * first.mean_s).sum(axis=-1)[..., None]
-    started_variance = (weight * (first.variance_s2 + first.mean_s**2)).sum(axis=-1)[..., None] - started**2
+    seen = weight * first.share
+    chance = seen.sum(axis=-1)  # by branch; the states within one are mixed by their moments
+    mean = (seen * first.mean_s).sum(axis=-1) / np.maximum(chance, 1e-12)
+    square = (seen * (first.variance_s2 + first.mean_s**2)).sum(axis=-1) / np.maximum(chance, 1e-12)
+    branches = [value[..., None] for value in (chance, mean, np.maximum(square - mean**2, 0.0))]
+    started = (branches[0] * branches[1]).sum(axis=0)
+    started_variance = (branches[0] * (branches[2] + branches[1] ** 2)).sum(axis=0) - started**2
     own = (weight * first.prompt_s).sum(axis=-1)[..., None]
     least = 0.8 * (weight * steps.empty_s).sum(axis=-1)[..., None]
-    outputs = _length_nodes(np.sqrt(cv2[..., 0]))
-    tpot = _per_token(steps, rate, mix, weight, decodes, first, outputs)
-    ttft_mean = started + own * (_length_nodes(mix.input_cv[..., 0]) - 1.0)
-    ttft_mean = np.maximum(ttft_mean, 1.01 * least)
+    outputs = length_nodes(np.sqrt(cv2[..., 0]))
+    tpot = _per_token(steps, rate, mix, weight, decodes, first, outputs, share[..., None])
+    prompts = length_nodes(mix.input_cv[..., 0])
+    line = (weight * first.line).sum(axis=-1)[..., None]
+    busiest = (weight * decodes).sum(axis=-1)[..., None]
+    beside = (weight * steps.others).sum(axis=-1)[..., None]
+    room = np.maximum(mix.chunk - busiest, 1.0)
+    alone = step_s(busiest + 0.0 * prompts, np.minimum(mix.tokens * (prompts + beside), room))
+    own_mean = (alone * LENGTH_SHARES).sum(axis=-1)[..., None]
+    longer = (1.0 - line) * (alone - own_mean) + line * own * (prompts - 1.0)
+    ttft_mean = np.concatenate([np.maximum(m + longer, 1.01 * least) for m in branches[1]], axis=-1)
+    ttft_variance = np.concatenate([v + 0.0 * longer for v in branches[2]], axis=-1)
+    ttft_shares = np.concatenate([c * LENGTH_SHARES + 0.0 * longer for c in branches[0]], axis=-1)
     after = mix.after * outputs
     e2e_mean = started + after * tpot.mean_s
     e2e_variance = started_variance + after**2 * tpot.variance_s2 + (own * mix.input_cv) ** 2
@@ -553,10 +450,9 @@ def latency(
     def known(value: Array) -> Array:
         return np.asarray(np.where(good.reshape(good.shape + (1,) * (value.ndim - good.ndim)), value, np.nan))
 
-    def waited(mean: Array, variance: Array, least: Array) -> Mixture:
+    def waited(shares: Array, mean: Array, variance: Array, least: Array) -> Mixture:
         """Beside those who start at once, those who wait an exponential time for a slot."""
         tail, chance = wait_tail[..., None], share[..., None]
-        shares = np.broadcast_to(_SHARES, mean.shape)
         variance, least = variance + 0.0 * mean, least + 0.0 * mean
         return Mixture(
             np.concatenate([shares * (1.0 - chance), shares * chance], axis=-1),
@@ -569,9 +465,9 @@ def latency(
         stable=good,
         wait_s=known(share * wait_tail),
         wait_share=known(share),
-        ttft=waited(ttft_mean, started_variance, least),
+        ttft=waited(ttft_shares, ttft_mean, ttft_variance, least),
         tpot=Mixture(tpot.weight, known(tpot.mean_s), tpot.variance_s2, tpot.least_s, tpot.most_s),
-        e2e=waited(e2e_mean, e2e_variance, 0.0 * least),
+        e2e=waited(np.broadcast_to(LENGTH_SHARES, e2e_mean.shape), e2e_mean, e2e_variance, 0.0 * least),
         batch=known((weight * decodes).sum(axis=-1)),
         step_s=known((weight * steps.mean_s).sum(axis=-1)),
     )

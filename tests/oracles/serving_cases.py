@@ -60,7 +60,7 @@ def random_case(rng: np.random.Generator) -> Case:
         output_tokens=between(16, 800),
         input_cv=float(rng.choice([0.0, 0.5, 1.0])),
         output_cv=float(rng.choice([0.0, 0.5, 1.0])),
-        arrival_cv=float(rng.choice([0.5, 1.0, 1.0, 1.0, 2.0])),
+        arrival_cv=float(rng.choice([0.5, 1.0, 1.0, 1.0, 1.5])),
         chunk=int(rng.choice([512, 2048, 8192])),
         slots=int(rng.choice([8, 32, 128, 256])),
         load=float(rng.uniform(0.1, 0.95)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import serving_cases
 import serving_des as des
 
-from perfmodel.physics import queueing
+from perfmodel.physics import queueing, waiting
 
 
 def steps(n: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -18,13 +20,13 @@ def test_erlang_c_is_the_sum_of_its_series() -> None:
     servers, offered = 7, 5.3
     terms = np.cumprod([1.0] + [offered / k for k in range(1, servers + 1)])
     last = terms[-1] * servers / (servers - offered)
-    assert queueing.erlang_c(servers, offered) == pytest.approx(last / (terms[:-1].sum() + last))
+    assert waiting.erlang_c(servers, offered) == pytest.approx(last / (terms[:-1].sum() + last))
 
 
 def test_a_queue_with_one_server_and_constant_service_waits_half_as_long() -> None:
     rate = np.linspace(0.1, 0.9, 9)
-    random = queueing.wait_mean_s(rate, 1.0)
-    assert queueing.wait_mean_s(rate, 1.0, service_cv=0.0) == pytest.approx(0.5 * random)
+    random = waiting.wait_mean_s(rate, 1.0)
+    assert waiting.wait_mean_s(rate, 1.0, service_cv=0.0) == pytest.approx(0.5 * random)
     assert random == pytest.approx(rate / (1.0 - rate))
 
 
@@ -90,7 +92,16 @@ def test_the_simulation_conserves_requests_and_holds_its_limits() -> None:
 
 
 def test_the_approximation_holds_against_the_simulation() -> None:
-    found, _ = serving_cases.errors(24, 1500)
-    median = np.median(np.abs(found), axis=0)
-    assert (median[:3] < (0.12, 0.04, 0.04)).all(), median
-    assert (median[3:] < (0.30, 0.12, 0.10)).all(), median
+    """With PERFMODEL_QUEUE_CASES=500 the long run, whose simulations are long enough to be exact; minutes."""
+    cases = int(os.environ.get("PERFMODEL_QUEUE_CASES", "0"))
+    found, told = serving_cases.errors(cases or 24, 20_000 if cases else 1500)
+    size = np.abs(found)
+    median, worst = np.median(size, axis=0), size.max(axis=0)
+    if cases:
+        for i, name in enumerate(serving_cases.QUANTITIES):
+            print(f"{name}: median {median[i]:.3f}, p90 {np.quantile(size[:, i], 0.9):.3f}, worst {worst[i]:.3f}, "
+                  f"off by 2: {(size[:, i] > np.log(2.0)).sum()}, {told[int(size[:, i].argmax())]}")  # fmt: skip
+    # Short simulations are off by some 5 % themselves.
+    assert (median[:3] < ((0.05, 0.02, 0.02) if cases else (0.08, 0.03, 0.03))).all(), median
+    assert (median[3:] < ((0.15, 0.05, 0.08) if cases else (0.22, 0.08, 0.10))).all(), median
+    assert (worst[:3] < np.log(2.0)).all(), worst
