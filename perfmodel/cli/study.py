@@ -33,6 +33,24 @@ class Interval(StrEnum):
     normal = "normal"
 
 
+class PricePer(StrEnum):
+    """What a price of the table is of."""
+
+    worker = "worker"
+    cluster = "cluster"
+
+
+def _carbon(grid: str | None) -> float | None:
+    """Grams per joule of a grid of the catalogue, or of a figure."""
+    if grid is None:
+        return None
+    if grid[:1].isdigit():
+        return quantity("--grid", grid, "g/J")
+    from perfmodel.specs.catalog import Catalog
+
+    return float(Catalog.default().get("grids", grid).carbon)
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command("study")(expanded(study))
@@ -45,7 +63,7 @@ def study(
             metavar="TIMINGS.csv",
             show_default=False,
             help="CSV with k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional repeat, "
-            "price_usd_per_h, quality, global_batch, energy_j, throughput, latency_p99_s, setup_s. Or training logs, "
+            "price_usd_per_h, quality, global_batch, energy_j, carbon_g, throughput, latency_p99_s, setup_s. Or training logs, "
             "sacct output, profiler traces, folders of these; several are one study. Or a load curve: results of load "
             "tools, or CSV with concurrency or rate_per_s, throughput, ttft_p99_s, tpot_mean_s and so on.",
         ),
@@ -70,6 +88,23 @@ def study(
     min_throughput: Annotated[
         float | None, typer.Option(help="Floor on throughput for the least p99 latency.")
     ] = None,
+    regimes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=PRICE,...",
+            help="p* under several prices of a worker-hour: on-demand=3.20,spot=30%,owned=60%@0.5 (@ utilisation), or a CSV.",
+        ),
+    ] = None,
+    baseline_k: Annotated[
+        int | None, typer.Option(min=1, help="Measure against this K; runs below it are left out.")
+    ] = None,
+    price_per: Annotated[
+        PricePer | None,
+        typer.Option(help="What price_usd_per_h of the table is of. Default: the whole cluster."),
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(help='Grams of CO2 from energy_j: a grid of the catalogue, or "400 g/kWh".')
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(help="Read a training log: megatron, torchtitan, nemo, lightning or hf-trainer."),
@@ -90,6 +125,7 @@ def study(
     """Measured timings -> speedup, efficiency, intervals, fits, bend and cause, quality gate, cost, verdict."""
     from perfmodel.readings.load import is_load_test
     from perfmodel.study.options import StudyOptions, parse_factors
+    from perfmodel.study.regimes import parse_regimes
     from perfmodel.study.rubric import study_file
 
     if preset is None and pattern is None and all(is_load_test(path) for path in timings):
@@ -109,6 +145,10 @@ def study(
         straggler=None if inject_straggler is None else parse_factors(inject_straggler),
         max_latency_p99_s=quantity("--max-latency-p99", max_latency_p99, "s"),
         min_throughput=min_throughput,
+        regimes=() if regimes is None else parse_regimes(regimes),
+        baseline_k=baseline_k,
+        price_per=None if price_per is None else price_per.value,  # type: ignore[arg-type]
+        carbon_g_per_j=_carbon(grid),
     )
     result = study_file(
         timings,

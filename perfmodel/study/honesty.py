@@ -18,9 +18,9 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import Gate
 from perfmodel.study.statistics import Points
 from perfmodel.study.table import Timings
+from perfmodel.study.textbook import beyond_one, honest_baseline, price_looks_per_worker
 
 ENOUGH_REPEATS = 3
-_SUPERLINEAR = 0.005  # excess over 1 that counts when no interval is known
 _SAME_BATCH = 0.01
 _PARTS_GAP = 0.02
 # Off the median of its K, and by so many median deviations of the others.
@@ -60,17 +60,24 @@ def _listed(ks: Iterable[float], limit: int = 8) -> str:
 def superlinear(e: Evidence) -> list[Finding]:
     """E above 1 beyond its interval: the baseline is slower than it should be, or the problem changed."""
     p = e.points
-    margin = np.where(np.isfinite(p.efficiency_ci95), p.efficiency_ci95, _SUPERLINEAR)
-    beyond = p.efficiency > 1.0 + np.maximum(margin, 1e-9)
+    beyond = beyond_one(p)
     if not beyond.any():
         return []
     ks = p.k[beyond]
+    honest = honest_baseline(p)
+    again = (
+        f"; --baseline-k {honest} measures against the smallest K from which nothing is superlinear"
+        if honest is not None and honest != p.baseline_k
+        else ""
+    )
     return [
         Finding(
             "superlinear",
             "warning",
-            f"superlinear: E = {p.efficiency[beyond].max():.3f} at most, at K = {_listed(ks)}",
-            f"audit the baseline at K = {p.baseline_k}: swapping, cold caches, debug settings, another batch or software",
+            f"superlinear: E = {p.efficiency[beyond].max():.3f} at most, at K = {_listed(ks)}; none of these is recommended",
+            f"the likeliest cause is a working set that outgrew memory or cache at the baseline K = {p.baseline_k} and fits when it "
+            f"is split: confirm it by one run at K = {p.baseline_k} with the share of one worker at K = {int(ks[0])} as its whole "
+            f"problem, which must be as fast as that worker; then audit swapping, cold caches, debug settings{again}",
             tuple(int(k) for k in ks),
         )
     ]
@@ -95,7 +102,9 @@ def too_straight(e: Evidence) -> list[Finding]:
             "too_straight",
             "warning",
             f"suspiciously straight: {what} up to K = {int(p.k[-1])}",
-            "show the raw times: real systems lose more with each doubling; check for extrapolated or rescaled points",
+            "two mistakes look like this: a weak baseline (one worker that ran slower than it could) and a problem that changed "
+            f"with K; time K = {p.baseline_k} once more with the settings and the whole problem of K = {int(p.k[-1])}, and show the raw "
+            "times: points may also be extrapolated or rescaled",
         )
     ]
 
@@ -242,6 +251,20 @@ def table(e: Evidence) -> list[Finding]:
     if e.options.price_usd_per_s is not None and "price_usd_per_h" in e.timings.columns:
         message = "--price replaces the table's price_usd_per_h"
         found.append(Finding("price_replaced", "note", message, "leave --price out to use the table's"))
+    if (
+        e.options.price_per is None
+        and e.options.price_usd_per_s is None
+        and price_looks_per_worker(e.timings)
+    ):
+        message = "price_usd_per_h is the same at every K: read as the price of the whole cluster, it looks like that of one worker"
+        found.append(
+            Finding(
+                "price_of_what",
+                "warning",
+                message,
+                "pass --price-per worker, or --price-per cluster to keep this reading",
+            )
+        )
     return found
 
 
@@ -260,25 +283,39 @@ def findings_json(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
-    """Six rows: what a scaling result must say before anybody may quote it."""
+    """The six rows of a textbook's reporting checklist, then three of our own: bend, quality, cost."""
     codes = {finding.code for finding in findings}
     p = e.points
     fewest = int(p.repeats.min())
-    # Without a batch column the regime is what its owner says it is.
+    # Without a batch column the workload is what its owner says it is.
     batch_wrong = codes & {"batch_grows", "batch_per_worker"}
+    has_batch = "global_batch" in p.columns
     stated = e.options.regime is not None
+    setup = p.columns.get("setup_s")
     rows = [
         (
-            "regime stated, and the batch follows it",
-            stated and not batch_wrong,
-            f"{e.options.settled_regime}{'' if stated else ' (assumed)'}"
-            + ("; the batch contradicts it" if batch_wrong else ""),
-        ),
-        (
-            "baseline at K = 1, repeated, not beaten superlinearly",
+            "baseline: K = 1, repeated, not beaten superlinearly",
             p.baseline_k == 1 and int(p.repeats[0]) > 1 and "superlinear" not in codes,
             f"K = {p.baseline_k}, {_runs(int(p.repeats[0]))}"
             + ("; superlinear points question it" if "superlinear" in codes else ""),
+        ),
+        (
+            "fixed workload: the batch follows the regime",
+            (has_batch or e.options.work is not None) and not batch_wrong,
+            "the batch contradicts the regime"
+            if batch_wrong
+            else "global_batch of each row"
+            if has_batch
+            else "work of a run stated"
+            if e.options.work is not None
+            else "no global_batch column, no --work: nobody can tell that the work was the same",
+        ),
+        (
+            "warm-up and set-up excluded",
+            setup is not None,
+            "setup_s is apart from the times"
+            if setup is not None
+            else "no setup_s column: start-up and warm-up may be in the times",
         ),
         (
             "repeats and variance at every K",
@@ -288,7 +325,19 @@ def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
             + (", some identical" if "identical_repeats" in codes else ""),
         ),
         (
-            "efficiency beside speedup, and the bend with its cause",
+            "regime stated: strong or weak",
+            stated,
+            f"{e.options.settled_regime}{'' if stated else ' (assumed)'}",
+        ),
+        (
+            "efficiency beside speedup",
+            p.k.size > 1,
+            f"E = {p.efficiency[-1]:.3f} beside S = {p.speedup[-1]:.4g} at K = {int(p.k[-1])}"
+            if p.k.size > 1
+            else "one K only",
+        ),
+        (
+            "the bend with its cause",
             p.k.size > 1 and e.bend.named,
             f"bend at K = {e.bend.k}: {e.bend.cause}" if e.bend.k is not None else e.bend.cause,
         ),

@@ -13,6 +13,7 @@ from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.files import read_bytes
 from perfmodel.readings import read_draws
 from perfmodel.readings.accounts import account, notes, rejections
+from perfmodel.readings.codecarbon import is_emissions, timings_csv
 from perfmodel.readings.power_draw import Draw
 from perfmodel.readings.runs import timings as timings_of_log
 from perfmodel.readings.source import Reading
@@ -75,9 +76,19 @@ def gather(
 def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
     is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
     if is_table and not Path(path).is_dir() and not _is_packed(Path(path)):
+        data = _start(Path(path))
+        if is_emissions(data):
+            return parse_timings(timings_csv(read_bytes(Path(path)), str(path)), str(path))
         return read_timings(path)
     text = timings_of_log(path, preset, pattern=pattern, readings=readings)
     return parse_timings(text, str(path))
+
+
+def _start(path: Path) -> bytes:
+    try:
+        return read_bytes(path, 4096)
+    except OSError:
+        return b""
 
 
 def _is_packed(path: Path) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.errors import Problem, UsageError
 from perfmodel.physics.laws import Regime
+from perfmodel.study.regimes import PriceRegime
 from perfmodel.study.statistics import IntervalKind
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
@@ -20,6 +21,8 @@ _FACTORS = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER}))?")
 class StudyOptions:
     """Settings of a study. `regime` None means that nobody said: it is read as strong, and the study says so.
 
+    `regimes` are prices of one worker under which p* is sought; `price_per` says what the table's `price_usd_per_h` is of;
+    `carbon_g_per_j` turns energy into emissions; runs below `baseline_k` are left out.
     `work` is the number of work units in one run (at K0 in the weak regime); `price_usd_per_s` is for one
     worker and wins over the table's own prices; `straggler` is the range of the slow worker's factor.
     """
@@ -33,6 +36,10 @@ class StudyOptions:
     straggler: tuple[float, float] | None = None
     max_latency_p99_s: float | None = None
     min_throughput: float | None = None
+    regimes: tuple[PriceRegime, ...] = ()
+    baseline_k: int | None = None
+    price_per: Literal["worker", "cluster"] | None = None
+    carbon_g_per_j: float | None = None
 
     def __post_init__(self) -> None:
         problems = []
@@ -46,6 +53,7 @@ class StudyOptions:
                 self.price_usd_per_s is None or 0.0 <= self.price_usd_per_s < math.inf,
             ),
             ("max-latency-p99", "above zero", self.max_latency_p99_s is None or self.max_latency_p99_s > 0.0),
+            ("baseline-k", "1 or more", self.baseline_k is None or self.baseline_k >= 1),
             ("min-throughput", "above zero", self.min_throughput is None or self.min_throughput > 0.0),
             (
                 "inject-straggler",

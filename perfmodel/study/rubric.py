@@ -13,7 +13,7 @@ from perfmodel.decide import knee
 from perfmodel.physics.fits import Choice, choose_law, fit_amdahl, fit_usl
 from perfmodel.physics.laws import Array
 from perfmodel.results.envelope import Result
-from perfmodel.study import honesty, split, verdict
+from perfmodel.study import honesty, split, textbook, verdict
 from perfmodel.study.bend import Bend, diagnose
 from perfmodel.study.ingest import gather
 from perfmodel.study.injection import inject_straggler
@@ -56,6 +56,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     """
     options = options or StudyOptions()
     regime = options.settled_regime
+    timings = textbook.per_worker(textbook.from_baseline(timings, options.baseline_k), options.price_per)
     points = summarise(timings, ci=options.ci, regime=regime)
     gate = quality_gate(points, options.quality_tolerance)
     money = price_runs(points, gate, options)
@@ -78,6 +79,10 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     result: dict[str, Any] = {
         **_curve(points),
         **_bill(money),
+        "quality_by_k": points.columns.get("quality"),
+        "gap": textbook.gap_to_ideal(points),
+        "parts_usd": textbook.part_dollars(points, money),
+        "regimes": textbook.by_regime(points, gate, money, options.regimes, recommended),
         "fits": _fits(points, choice, parted, bend, further),
         "quality": gate.as_json(),
         "threshold": _threshold(points, options.threshold),
@@ -89,6 +94,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "parts_percent": {name: 100.0 * part / points.mean_s for name, part in points.parts_s.items()},
         "ledger_worker_s": _ledger(points, parted),
         "energy_j": points.columns.get("energy_j"),
+        "carbon_g": _carbon(points, options.carbon_g_per_j),
         "energy": energy_json(points, gate, money.work),
         "throughput": points.columns.get("throughput"),
         "latency_p99_s": points.columns.get("latency_p99_s"),
@@ -97,7 +103,10 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "bend": _bend(bend),
         "straggler": None
         if options.straggler is None
-        else inject_straggler(points, options.straggler, options.threshold, options.ci),
+        else {
+            **inject_straggler(points, options.straggler, options.threshold, options.ci),
+            "slowest_of_repeats": textbook.slowest_of_repeats(timings, points, options.threshold),
+        },
         "recommended_k": recommended,
         "cost_optimal_k": money.cost_optimal_k,
         "fastest_k": money.fastest_k,
@@ -113,6 +122,14 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     }
     inputs = {"file": timings.file, "rows": timings.rows, "sha256": timings.sha256, **options.as_inputs()}
     return Result("study", inputs, result, seed)
+
+
+def _carbon(points: Points, g_per_j: float | None) -> Array | None:
+    """Grams of CO2-equivalent of a run: as the table has them, else its energy on the grid that was named."""
+    energy, stated = points.columns.get("energy_j"), points.columns.get("carbon_g")
+    if g_per_j is not None and energy is not None:
+        return energy * g_per_j
+    return stated
 
 
 def _curve(points: Points) -> dict[str, Any]:

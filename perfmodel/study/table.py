@@ -32,6 +32,7 @@ OPTIONAL = (
     "throughput",
     "latency_p99_s",
     "setup_s",
+    "carbon_g",
 )
 LABELS = ("repeat",)  # names a run; any text will do
 KNOWN = ("k", "time_s", *PARTS, *OPTIONAL, *LABELS)

@@ -10,6 +10,7 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import Gate
 from perfmodel.study.split import COMMUNICATION, IMBALANCE, INPUT, OTHER, SERIAL, STRAGGLER, WAITING
 from perfmodel.study.statistics import Points
+from perfmodel.study.textbook import beyond_one
 
 _NAMED = {
     COMMUNICATION: "communication",
@@ -23,8 +24,11 @@ _NAMED = {
 
 
 def clearing_k(points: Points, gate: Gate, threshold: float) -> int | None:
-    """The largest K that clears both the quality gate and the efficiency threshold."""
-    clears = gate.passed & (points.efficiency >= threshold - 1e-12)
+    """The largest K that clears both the quality gate and the efficiency threshold; none at which E is above 1.
+
+    Where E is above 1 the baseline is not honest, and nothing measured against it is recommended.
+    """
+    clears = gate.passed & (points.efficiency >= threshold - 1e-12) & ~beyond_one(points)
     found = np.flatnonzero(clears)
     return int(points.k[found[-1]]) if found.size else None
 

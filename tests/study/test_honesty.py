@@ -60,7 +60,7 @@ def test_superlinear_points_question_the_baseline():
     finding = next(item for item in result["honesty"] if item["code"] == "superlinear")
     assert finding["k"] == (2,)
     assert "baseline" in finding["advice"]
-    assert result["checklist"][1]["ok"] is False
+    assert result["checklist"][0]["ok"] is False
 
 
 def test_superlinear_within_the_interval_is_noise():
@@ -88,7 +88,7 @@ def test_batch_that_grows_in_a_strong_study():
     result = study(parse_timings(grown), StudyOptions(regime="strong")).result
     finding = next(item for item in result["honesty"] if item["code"] == "batch_grows")
     assert "this is a weak study" in finding["message"]
-    assert result["checklist"][0]["ok"] is False
+    assert result["checklist"][1]["ok"] is False
     assert "batch_grows" not in codes(grown, regime="weak")
 
 
@@ -128,12 +128,12 @@ def test_unused_columns_are_named():
 
 
 def test_checklist_all_green():
-    text = honest(extra=",quality,price_usd_per_h,global_batch", cells=",0.9,{k},256")
+    text = honest(extra=",quality,price_usd_per_h,global_batch,setup_s", cells=",0.9,{k},256,3")
     rows = study(parse_timings(text), StudyOptions(regime="strong")).result["checklist"]
-    assert [row["ok"] for row in rows] == [True] * 6
+    assert [row["ok"] for row in rows] == [True] * 9
 
 
 def test_checklist_all_red():
     rows = study(parse_timings("k,time_s\n8,3\n")).result["checklist"]
-    assert [row["ok"] for row in rows] == [False] * 6
+    assert [row["ok"] for row in rows] == [False] * 9
     assert all(row["note"] for row in rows)

@@ -56,7 +56,7 @@ def test_every_name_of_the_contract_is_there():
     assert set(result["fits"]["usl"]) >= {"sigma", "kappa", "k_peak"}
     assert set(result["bend"]) >= {"k", "cause", "evidence", "remedy"}
     assert set(result["checklist"][0]) == {"item", "ok", "note"}
-    assert len(result["checklist"]) == 6
+    assert len(result["checklist"]) == 9
 
 
 def test_intervals_by_t_and_normal():

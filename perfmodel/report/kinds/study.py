@@ -52,6 +52,8 @@ def tables(envelope: Envelope) -> list[Table]:
         _curve(result),
         *_parts(result),
         *_ladder(result),
+        *_regimes(result),
+        *_gap(result),
         *_fits(result),
         *_straggler(result),
         *_serving(result),
@@ -226,10 +228,15 @@ def _curve(result: Mapping[str, Any]) -> Table:
         ("cost_per_work", Column("cost per unit of work", "USD", 4, "cost_per_work")),
         ("work_per_usd", Column("units of work per USD", "", 5, "work_per_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
+        ("quality_by_k", Column("quality", "", 1, "quality")),
+        ("carbon_g", Column("CO2", "g", 5, "carbon_g")),
+        ("speedup_fitted", Column("Amdahl S", "x", 3, "speedup_fitted")),
         ("throughput", Column("per s", "", 5, "throughput")),
         ("latency_p99_s", Column("p99", "s", 5, "latency_p99_s")),
         ("setup_s", Column("set-up, apart", "s", 5, "setup_s")),
     ]
+    gap = mapping(result.get("gap"))
+    result = {**result, "speedup_fitted": gap.get("amdahl")}
     # A half-width is zero at the baseline by definition: alone it is no column.
     given = [(key, column) for key, column in specs if any(result.get(key) or ())]
     arrays = [common.array(result, key, n) for key, _ in given]
@@ -267,8 +274,48 @@ def _parts(result: Mapping[str, Any]) -> list[Table]:
     columns += [Column(f"{name} share", "", 1, f"{name}_percent") for name in percent]
     lists = [common.array(parts, name, len(ks)) for name in parts]
     shares = [[_percent(v) for v in common.array(percent, name, len(ks))] for name in percent]
-    rows: list[list[Cell]] = [[k, *(v[i] for v in (*lists, *shares))] for i, k in enumerate(ks)]
+    dollars = mapping(result.get("parts_usd"))
+    if dollars.get("idle") is not None:
+        columns.append(Column("paid for idle", "USD", 1, "idle_usd"))
+        lists.append(common.array(dollars, "idle", len(ks)))
+    bills = lists[len(parts) :]
+    rows: list[list[Cell]] = [
+        [k, *(v[i] for v in (*lists[: len(parts)], *shares, *bills))] for i, k in enumerate(ks)
+    ]
     return [Table("Time by part", columns, rows, role="breakdown")]
+
+
+def _regimes(result: Mapping[str, Any]) -> list[Table]:
+    found = mappings(result.get("regimes"))
+    if not found:
+        return []
+    columns = [
+        Column("price", "", 0), Column("worker-hour at work", "USD", 1), Column("p*", "", 0), Column("bill", "USD", 0),
+        Column("fastest", "", 1), Column("its bill", "USD", 1), Column("why", "", 0),
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for item in found:
+        best, fast = mapping(item.get("p_star")), mapping(item.get("fastest"))
+        rows.append(
+            [str(item.get("regime")), item.get("usd_per_working_h"), best.get("k"), best.get("cost_usd"), fast.get("k"),
+             fast.get("cost_usd"), str(item.get("why"))]
+        )  # fmt: skip
+    note = "Bills are of one run. A price that is linear in K scales every bill alike and cannot move p*."
+    return [Table("Under each price", columns, rows, note=note, role="breakdown")]
+
+
+def _gap(result: Mapping[str, Any]) -> list[Table]:
+    gap, ks = mapping(result.get("gap")), list(result.get("k") or ())
+    if not gap:
+        return []
+    columns = [
+        Column("K", "", 0, "k"), Column("ideal S", "x", 0), Column("Amdahl S", "x", 0), Column("measured S", "x", 0),
+        Column("ideal - Amdahl", "x", 1), Column("Amdahl - measured", "x", 1),
+    ]  # fmt: skip
+    keys = ("ideal", "amdahl", "measured", "serial_gap", "rest_gap")
+    lists = [common.array(gap, key, len(ks)) for key in keys]
+    rows: list[list[Cell]] = [[k, *(values[i] for values in lists)] for i, k in enumerate(ks)]
+    return [Table("Gap to ideal", columns, rows, note=str(gap.get("note") or ""), role="breakdown")]
 
 
 def _percent(value: Any) -> str | None:
@@ -358,6 +405,9 @@ def _straggler(result: Mapping[str, Any]) -> list[Table]:
         f"The bend moves from {before} to {after} on average, to {worst} at the largest factor. "
         f"Stretched: {injected.get('applies_to')}."
     )
+    slowest = mapping(injected.get("slowest_of_repeats"))
+    if slowest:
+        note += f" With the slowest of the repeats at each K in place of their mean it is at {_or_beyond(slowest.get('bend_k'))}."
     rows = [[k, *(values[i] for values in lists)] for i, k in enumerate(ks)]
     heading = f"With one slow worker per point, factor {low} to {high}"
     return [Table(heading, columns, rows, note=note, role="breakdown")]
