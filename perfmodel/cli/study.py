@@ -147,7 +147,7 @@ def study(
         min_throughput=min_throughput,
         regimes=() if regimes is None else parse_regimes(regimes),
         baseline_k=baseline_k,
-        price_per=None if price_per is None else price_per.value,  # type: ignore[arg-type]
+        price_per=None if price_per is None else price_per.value,
         carbon_g_per_j=_carbon(grid),
     )
     result = study_file(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.decide import metrics
 from perfmodel.errors import UsageError
@@ -148,7 +149,7 @@ def from_baseline(timings: Timings, baseline_k: int | None) -> Timings:
     )
 
 
-def beyond_one(points: Points) -> Array:
+def beyond_one(points: Points) -> NDArray[np.bool_]:
     """Where E is above 1 by more than its interval."""
     margin = np.where(np.isfinite(points.efficiency_ci95), points.efficiency_ci95, SUPERLINEAR)
     return np.asarray(points.efficiency > 1.0 + np.maximum(margin, 1e-9))
