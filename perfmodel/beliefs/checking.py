@@ -184,6 +184,7 @@ def _calibration(data: object) -> Iterator[str]:
     if data.get("mode") not in modes:
         yield f"calibration.mode is {data.get('mode')}, expected {' or '.join(modes)} {held} step times"
     yield from _number("calibration.points", data.get("points"), 0, 1e9)
+    yield from _number("calibration.need", data.get("need", 1.0), 0.0, 1.0)
     mean = data.get("mean")
     wrong = _names(mean, EFFECTS) if isinstance(mean, Mapping) else "it is not a mapping"
     if wrong:

@@ -7,7 +7,9 @@ the law pulls more.
     ln T = (1 - w) ln T_model + w ln T_law,    w = s^2 / (s^2 + l^2),    s^2 = s_p^2 + (c g)^2        (1)
 
 with s_p the posterior spread of the step model, g the gap |ln T_model - ln T_law| and c a doubt: a model that leaves
-the measured points far behind is more often wrong than its spread says. The spread l of the laws (`LawTrust`) depends
+the measured points far behind is more often wrong than its spread says. A model that knew the shape of the measured
+points before it saw them has earned its spread: w is multiplied by `need_of_laws`. Where a point was measured, the
+measurement itself stands in for the laws. The spread l of the laws (`LawTrust`) depends
 on the distance, on what is lost already, on whether the node boundary is crossed unseen, on how far the batch of an
 accelerator departs from the measured one, on how far the laws disagree, on what joins the accelerators and on whether
 the job was retuned at every k. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: that of
@@ -29,6 +31,7 @@ Array = NDArray[np.float64]
 
 RESIZED = 0.02  # log change of an accelerator's batch from which it counts as another
 CHANCE = 0.02  # log difference between two timings of the same: repeats in the corpus deviate by 0.7 % (median), 2.3 (mean)
+REPEAT = 0.007  # log difference between two timings of one configuration and stack: its median in the corpus
 LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
 # Far beyond every real job, so that beliefs edited by hand overflow nothing: log-spread of a band, and of laws.
 WIDEST_BAND, LARGEST_GROWTH = 20.0, 50.0
@@ -121,6 +124,22 @@ class Asked:
     tuned: float
 
 
+def need_of_laws(surprise: Array, k: Array) -> float:
+    """Share of the laws' weight that a model's errors at measured points justify: ``d^2 / (d^2 + c^2)``.
+
+    `surprise` are log errors of the model before it saw the points. d is their root mean square, about their mean where
+    several k were measured (a level alone says nothing about other k), and c what two timings of the same differ by.
+
+    >>> need_of_laws(np.array([0.3, 0.3]), np.array([1.0, 8.0])), need_of_laws(np.array([0.007]), np.array([8.0]))
+    (0.0, 0.5)
+    """
+    if surprise.size == 0:
+        return 1.0
+    several = np.ptp(k) > 0.0
+    square = float(np.mean(np.square(surprise - surprise.mean() if several else surprise)))
+    return square / (square + REPEAT**2)
+
+
 @dataclass(frozen=True)
 class Laws:
     """The laws at some k: mean of their logarithms of tau, how far they disagree, and their own spread."""
@@ -131,10 +150,11 @@ class Laws:
     level: Array  # log tau at the largest measured k
     grounds: Array  # (len(GROUNDS), n)
     doubt: float
+    need: Array  # share of their weight: see `need_of_laws`; 1 where a point was measured
 
 
-def laws_at(seen: Seen, at: Asked, trust: LawTrust) -> Laws:
-    """Laws through the measured points at other k."""
+def laws_at(seen: Seen, at: Asked, trust: LawTrust, need: float = 1.0) -> Laws:
+    """Laws through the measured points at other k; at the measured ones, with their batch, what was measured."""
     k, tau = seen.k, seen.tau
     largest = k == k.max()
     last = float(tau[largest].mean())
@@ -158,7 +178,19 @@ def laws_at(seen: Seen, at: Asked, trust: LawTrust) -> Laws:
     )
     grounds = np.stack(np.broadcast_arrays(*rows))
     level = np.full_like(at.k, np.log(last))
-    return Laws(logs.mean(axis=0), disagreement, trust.spread(grounds), level, grounds, trust.doubt)
+    same = (at.k[:, None] == k) & (np.abs(np.log(at.batch[:, None] / seen.batch)) < RESIZED)
+    repeats = same.sum(axis=1)
+    measured = repeats > 0
+    own = (same @ np.log(tau)) / np.maximum(repeats, 1)
+    return Laws(
+        np.where(measured, own, logs.mean(axis=0)),
+        np.where(measured, 0.0, disagreement),
+        np.where(measured, CHANCE, trust.spread(grounds)),
+        level,
+        grounds,
+        trust.doubt,
+        np.where(measured, 1.0, need),
+    )
 
 
 def _per_step(seen: Seen, batch: Array, last: float) -> Array:
@@ -196,8 +228,8 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
 
     Signs of a bold extrapolation (laws at odds, losses, change) speak of K beyond the largest measured one alone.
     """
-    spread = np.hypot(spread, laws.doubt * (model - law))
-    weight = np.square(spread) / (np.square(spread) + np.square(laws.spread))
+    spread = np.hypot(spread, laws.need * laws.doubt * (model - law))
+    weight = laws.need * np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
     value = np.asarray((1.0 - weight) * model + weight * law)
     crosses, reach, loss = laws.grounds[:3]
@@ -206,7 +238,7 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
         np.broadcast_arrays(
             np.ones_like(model),
             joined,
-            np.abs(model - law),
+            laws.need * np.abs(model - law),
             beyond * laws.disagreement,
             reach,
             beyond * np.abs(loss),

@@ -91,6 +91,7 @@ class Calibration:
     power: MeasuredPower | None = None
     # Of one accelerator at each k; files of older versions have none.
     batch: Array = field(default_factory=lambda: np.zeros(0))
+    need: float = 1.0  # of laws beside the step model: `extrapolation.need_of_laws`
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,7 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
             "k": c.k.tolist(),
             "tau": c.tau.tolist(),
             "batch": c.batch.tolist(),
+            "need": round(c.need, 6),
             "notes": list(c.notes),
             "mean": {name: round(float(v), 8) for name, v in zip(EFFECTS, c.mean, strict=True)},
             "covariance": [[round(float(v), 10) for v in row] for row in c.covariance],
@@ -279,6 +281,7 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
             k=np.array(c["k"], dtype=float),
             tau=np.array(c["tau"], dtype=float),
             batch=np.array(c.get("batch", []), dtype=float),
+            need=float(c.get("need", 1.0)),
             notes=tuple(str(note) for note in c.get("notes", ())),
             anchor=np.array([float(c.get("anchor", {}).get(name, 0.0)) for name in NAMES]),
             power=_power(c.get("power")),

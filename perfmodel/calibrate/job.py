@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.beliefs.extrapolation import need_of_laws
 from perfmodel.beliefs.population import DISCREPANCY_MEANINGS, EFFECTS, Beliefs, Calibration
 from perfmodel.calibrate.mixed import LIMIT
 from perfmodel.calibrate.observations import Observations
@@ -19,8 +20,10 @@ from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.machine import stack as stack_machines
 from perfmodel.physics.operations import stack
-from perfmodel.training.curve import centre, choose, describe
+from perfmodel.training.curve import centre, choose, coefficients, declares, describe
+from perfmodel.training.curve import population_logs as declared_logs
 from perfmodel.training.setup import Setup
+from perfmodel.training.step import step
 
 Array = NDArray[np.float64]
 
@@ -74,6 +77,7 @@ def calibrate(
     belief = beliefs.belief(setup.features())
     prior = beliefs.scatter.copy()
     prior[:n] += np.square(belief.spread)
+    prior[:n][declares(setup)] = 0.0  # what the job declares, timings do not move
     mean, variance = np.zeros(len(EFFECTS)), prior.copy()
     for item in direct:
         index = EFFECTS.index(item.name)
@@ -88,17 +92,21 @@ def calibrate(
         mean, covariance, seen, traced_layout = parts.mean, parts.covariance, parts.rows, parts.layout
     anchor = mean[:n].copy()
     rows: list[dict[str, Any]] = []
+    surprise = np.zeros(0)
     if time_s.size:
         data = observe(setup, time_s, beliefs)
         unfitted = population_logs(beliefs, data, [0])
-        before_s = np.exp(data.model(unfitted, np.arange(time_s.size)))
-        data = replace(data, target=data.target - mean[n:] @ data.slopes)
+        before_s = _before(setup, data.at, declared_logs(setup, belief))
+        # The job's declared jitter and schedule are in its prediction; observations of a population know neither.
+        own = np.log(before_s) - data.model(unfitted, np.arange(time_s.size))
+        data = replace(data, target=data.target - own - mean[n:] @ data.slopes)
         logs = unfitted + mean[:n, None]
         found = condition_jobs(
             beliefs, data, [0], [np.arange(time_s.size)], logs, covariances=covariance[None]
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
         rows = _rows(setup, time_s, before_s, found, data.at)
+        surprise = np.log(time_s / before_s)
     mode, believed = "datasheet", np.zeros(time_s.size, dtype=bool)
     if time_s.size:
         # A law goes through every point that it is given: those in doubt are not among them, where two others are left.
@@ -117,6 +125,7 @@ def calibrate(
         k=k,
         tau=time_s[believed] * k / (batch * float(setup.operations.tokens)),
         batch=batch / k,
+        need=need_of_laws(surprise[believed], k),
         notes=tuple(sources),
         anchor=anchor,
     )
@@ -128,6 +137,12 @@ def calibrate(
         "trace_layout": traced_layout,
         "mode": calibration.mode,
     }
+
+
+def _before(setup: Setup, at: Layouts, logs: Array) -> Array:
+    """Seconds of a step before any measurement, as the curve of this job has them."""
+    made = step(setup.operations, setup.machine, at, coefficients(setup, logs[:, None], setup.k))
+    return np.asarray(np.broadcast_to(made.time_s, setup.k.shape))
 
 
 def _rows(

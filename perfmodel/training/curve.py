@@ -71,20 +71,20 @@ def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
     belief = beliefs.belief(setup.features())
     if beliefs.calibration is None:  # which has the hardware's own efficiencies among its measurements
         belief = informed(belief, beliefs.scatter[: len(NAMES)], setup.measured)
-    logs = _population_logs(setup, belief)
+    logs = population_logs(setup, belief)
     if beliefs.calibration is not None:
         moved = logs + beliefs.calibration.mean[: len(NAMES)]
-        logs = np.where(_declared(setup), logs, moved)
+        logs = np.where(declares(setup), logs, moved)
     return belief, logs
 
 
-def _population_logs(setup: Setup, belief: Belief) -> Array:
+def population_logs(setup: Setup, belief: Belief) -> Array:
     """The population's log coefficients, with what the job declares in their place."""
     jitter = np.log(max(setup.jitter, 1e-12)) if setup.jitter is not None else 0.0
-    return np.where(_declared(setup), jitter, belief.median)
+    return np.where(declares(setup), jitter, belief.median)
 
 
-def _declared(setup: Setup) -> NDArray[np.bool_]:
+def declares(setup: Setup) -> NDArray[np.bool_]:
     """Coefficients that the job declares itself: its jitter."""
     return np.array([name == "jitter" and setup.jitter is not None for name in NAMES])
 
@@ -164,8 +164,8 @@ def curve(
     timed = known is not None and known.k.size > 0
     base = logs
     if known is not None and timed:
-        declared = _population_logs(setup, belief)
-        base = np.where(_declared(setup), declared, declared + known.anchor)
+        declared = population_logs(setup, belief)
+        base = np.where(declares(setup), declared, declared + known.anchor)
     population, jacobian = _slopes(setup, at, base)
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     effects = np.concatenate([jacobian, slopes])
@@ -257,7 +257,7 @@ def _joined(setup: Setup, beliefs: Beliefs, known: Calibration, model: Array, sp
         batch, seen = np.ones_like(batch), np.ones_like(known.k)
     bus, tuned = float(setup.machine.shared_bus), retuned(setup.features())
     asked = Asked(setup.k, batch, float(setup.machine.node), bus, tuned)
-    laws = laws_at(Seen(known.k, known.tau, seen), asked, LawTrust.read(beliefs.meta))
+    laws = laws_at(Seen(known.k, known.tau, seen), asked, LawTrust.read(beliefs.meta), known.need)
     law = laws.log_tau + np.log(work / setup.k)
     return join(model, spread, law, laws)
 

@@ -17,6 +17,7 @@ from perfmodel.beliefs.extrapolation import (
     Seen,
     join,
     laws_at,
+    need_of_laws,
     population_signs,
 )
 from perfmodel.beliefs.features import retuned
@@ -142,7 +143,7 @@ def _predict(
         left_open = prior[owner].T - beliefs.scatter[:, None]
         signs = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
     else:
-        joined = _join_laws(data, members, value, sd, LawTrust.read(beliefs.meta))
+        joined = _join_laws(data, members, logs, value, sd, LawTrust.read(beliefs.meta))
         value, signs = joined.value, joined.signs
     computing = computing_share(slopes.T)
     spread, at = np.empty(rows.size), np.empty((len(SLOPES[mode]), rows.size))
@@ -153,14 +154,21 @@ def _predict(
     return rows, value, spread, signs, at
 
 
-def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array, trust: LawTrust) -> Joined:
-    """Join the laws through each family's calibration points at its target rows."""
+def _join_laws(
+    data: Observations, members: list[Split], logs: Array, value: Array, sd: Array, trust: LawTrust
+) -> Joined:
+    """Join the laws through each family's calibration points at its target rows; `logs` are population centres."""
+    seen = np.concatenate([item.calibration for item in members])
+    owner = np.repeat(np.arange(len(members)), [item.calibration.size for item in members])
+    surprise = np.split(
+        data.target[seen] - data.model(logs[:, owner], seen), np.flatnonzero(np.diff(owner)) + 1
+    )
     values, signs, start = [], [], 0
-    for item in members:
+    for item, errors in zip(members, surprise, strict=True):
         rows, target = item.calibration, item.target
         part = slice(start, start + target.size)
         start += target.size
-        laws = laws_of(data, rows, target, trust)
+        laws = laws_of(data, rows, target, trust, need_of_laws(errors, data.at.k[rows]))
         work = np.log(accelerator_time(data, target, np.zeros(target.size)))
         found = join(value[part], sd[part], laws.log_tau - work, laws)
         values.append(found.value)
@@ -168,7 +176,7 @@ def _join_laws(data: Observations, members: list[Split], value: Array, sd: Array
     return Joined(np.concatenate(values), np.concatenate(signs, axis=1))
 
 
-def laws_of(data: Observations, rows: Index, target: Index, trust: LawTrust) -> Laws:
+def laws_of(data: Observations, rows: Index, target: Index, trust: LawTrust, need: float = 1.0) -> Laws:
     """The laws through the calibration `rows` of one family at its `target` rows."""
     at, machine = data.at, data.machine
     batch = at.global_batch / at.k
@@ -180,7 +188,7 @@ def laws_of(data: Observations, rows: Index, target: Index, trust: LawTrust) -> 
         machine.shared_bus[target],
         retuned(data.features[int(data.family[target[0]])]),
     )
-    return laws_at(seen, asked, trust)
+    return laws_at(seen, asked, trust, need)
 
 
 def accelerator_time(data: Observations, rows: Index, log_time: Array) -> Array:
