@@ -94,7 +94,7 @@ def test_the_simulation_conserves_requests_and_holds_its_limits() -> None:
 def test_the_approximation_holds_against_the_simulation() -> None:
     """With PERFMODEL_QUEUE_CASES=500 the long run, whose simulations are long enough to be exact; minutes."""
     cases = int(os.environ.get("PERFMODEL_QUEUE_CASES", "0"))
-    found, told = serving_cases.errors(cases or 24, 20_000 if cases else 1500)
+    found, unsure, told = serving_cases.errors(cases or 24, 20_000 if cases else 1500)
     size = np.abs(found)
     median, worst = np.median(size, axis=0), size.max(axis=0)
     if cases:
@@ -104,4 +104,5 @@ def test_the_approximation_holds_against_the_simulation() -> None:
     # Short simulations are off by some 5 % themselves.
     assert (median[:3] < ((0.05, 0.02, 0.02) if cases else (0.08, 0.03, 0.03))).all(), median
     assert (median[3:] < ((0.15, 0.05, 0.08) if cases else (0.22, 0.08, 0.10))).all(), median
-    assert (worst[:3] < np.log(2.0)).all(), worst
+    # No mean is off by two, beyond what the simulation itself leaves open.
+    assert (size[:, :3] - 2.0 * unsure < np.log(2.0)).all(), worst
