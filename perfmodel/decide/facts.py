@@ -19,8 +19,9 @@ from perfmodel.physics.machine import (
 )
 from perfmodel.specs.fields import Origin, SpecModel
 from perfmodel.specs.jobs import Job
-from perfmodel.training.curve import Curve
+from perfmodel.training.curve import Curve, coefficients
 from perfmodel.training.setup import setup_of
+from perfmodel.training.step import interleaved
 from perfmodel.units import format_quantity
 
 DECLARED = "declared"  # by the job itself: no knowledge of the world
@@ -139,7 +140,12 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     made: dict[str, Fact] = {
         names.get(key, key): Fact(value if isinstance(value, str) else float(value), "", how, basis)
         for key, value in shown.items()
+        if value is not None
     }
+    if shown["vpp"] is None:
+        c = coefficients(found.setup, found.logs[:, None], found.k)
+        stages = np.broadcast_to(interleaved(found.setup.operations, found.at, c).vpp, found.k.shape)
+        made["vpp"] = Fact(float(stages[index]), "", "a belief: nobody stated the virtual stages", "assumed")
     batch = float(np.asarray(found.setup.global_batch)[index])
     return made | {
         "K": Fact(float(found.k[index]), "", "job", DECLARED),

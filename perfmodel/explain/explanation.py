@@ -28,7 +28,7 @@ from perfmodel.physics.parts import BY_NAME
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.training.curve import Curve, coefficients, sensitivities
-from perfmodel.training.step import step
+from perfmodel.training.step import interleaved, step
 from perfmodel.units import band_in_words, format_quantity
 
 MATTERS = 5e-3  # slopes below this are shown as none
@@ -58,7 +58,7 @@ def point_of(found: Curve) -> Point:
     setup = found.setup
     scale = float(found.time_s[0] / np.broadcast_to(found.step.time_s, found.k.shape)[0])
     c = coefficients(setup, found.logs[:, None], found.k)
-    return Point(setup.operations, setup.machine, found.at, c, scale)
+    return Point(setup.operations, setup.machine, interleaved(setup.operations, found.at, c), c, scale)
 
 
 def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _unmoved(found: Curve, point: Point) -> dict[str, set[str]]:
     """For each part of the step the beliefs and links that do not move it: an exchange inside a node has no network."""
     c = coefficients(found.setup, nudged(found.logs[:, None]), found.k)
     rows = (len(NAMES) + 1, found.k.size)
-    moved = step(point.ops, point.machine, point.at, c).parts
+    moved = step(point.ops, point.machine, found.at, c).parts
     still: dict[str, set[str]] = {}
     for part, values in moved.items():
         seconds = np.broadcast_to(values, rows)[:, 0]

@@ -251,12 +251,10 @@ BUCKET_BYTES: Annotated[
 # --- Machines about which nothing is stated ---------------------------------------------------------------------------
 
 #: 100 Gbit/s a node; a belief widens it.
-DEFAULT_NETWORK_BYTES_PER_S: Annotated[
-    float, About("B/s", "assumed", "physics.machine decide.facts validate.resolve")
-] = 12.5e9
-DEFAULT_NETWORK_LATENCY_S: Annotated[
-    float, About("s", "assumed", "physics.machine validate.resolve validate.claims")
-] = 2e-6
+DEFAULT_NETWORK_BYTES_PER_S: Annotated[float, About("B/s", "assumed", "physics.machine decide.facts")] = (
+    12.5e9
+)
+DEFAULT_NETWORK_LATENCY_S: Annotated[float, About("s", "assumed", "physics.machine")] = 2e-6
 DEFAULT_HOST_LATENCY_S: Annotated[float, About("s", "assumed", "physics.machine")] = 2e-6
 #: PCIe 3 x16 as copied; also what a parameter server on the host sees.
 HOST_LINK_BYTES_PER_S: Annotated[

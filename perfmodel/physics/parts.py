@@ -169,7 +169,7 @@ PIPELINE_MESSAGES = Part(
     "pipeline messages",
     "2 m v p2p(tokens hidden bytes/tp) exposed",
     ("tokens per sample", "hidden width", "pp", "vpp", "micro-batch", "accumulation", *_NETWORK),
-    ("p2p_exposed", *_LINKS),
+    ("p2p_exposed", "interleave", *_LINKS),
     activity="communication",
     remedy="twice the bandwidth between pipeline stages",
     eased=_FASTER_LINKS,

@@ -57,7 +57,7 @@ def tabulate(options: StragglerOptions, *, seed: int = 0) -> Result:
     """E[max of K] over the mean, and the efficiency 1/E[max] that waiting leaves, for each distribution.
 
     >>> found = tabulate(StragglerOptions((1, 4), spread=(1.0,), families=("exponential",))).result
-    >>> [round(x, 4) for x in found["expected_max"]["exponential"]]    # H_4 = 25/12
+    >>> [round(float(x), 4) for x in found["expected_max"]["exponential"]]    # H_4 = 25/12
     [1.0, 2.0833]
     """
     made: dict[str, Variation] = {}

@@ -82,7 +82,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     where t is a rounded max of device and host time plus exposed tensor, context and expert communication. Stages that
     hold unequal numbers of layers wait for the fullest, `physics.layouts.uneven_stages`.
     """
-    at = _interleaved(ops, at, c)
+    at = interleaved(ops, at, c)
     links = Links(machine, at, c)
     mb = micro_batch(ops, machine, at, c)
     tensor = tensor_parallel(ops, at, links, mb.repeated)
@@ -188,7 +188,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     return Step({name: np.asarray(parts[name]) for name in PARTS}, np.asarray(hidden))
 
 
-def _interleaved(ops: Operations, at: Layouts, c: Coefficients) -> Layouts:
+def interleaved(ops: Operations, at: Layouts, c: Coefficients) -> Layouts:
     """Layouts with the believed virtual stages where nobody said how many there are."""
     unsaid = np.isnan(at.vpp)
     if not unsaid.any():

@@ -232,7 +232,8 @@ def test_one_k_has_a_time_and_no_knee(capsys):
 
 
 def test_where_nothing_fits_the_reason_is_told_once(capsys):
-    assert main(["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8388608"]) == 0
+    job = ["-w", "llama3-8b", "-c", "dgx-h100", "-k", "8388608", "--global-batch", "2"]
+    assert main(["predict", *job]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.count("the global batch is too small") == 1
     assert "Decision" not in shown

@@ -143,7 +143,8 @@ def test_a_calibrated_plan_is_the_calibrated_curve(catalog: Catalog, beliefs: Be
     found = find([job], Request(bounds=Bounds(max_micro_batch=1024)), slower)
     times = {candidate.k: candidate.time_s for candidate in found.partial.fastest}
     for k, time_s in zip(predicted.k, predicted.time_s, strict=True):
-        assert times[int(k)] <= time_s * (1 + 1e-9)
+        # Measurements pull layouts by how far each is from them, so two that are as fast may change places.
+        assert times[int(k)] <= time_s * (1 + 1e-3)
         assert times[int(k)] == pytest.approx(time_s, rel=0.05)
 
 

@@ -151,7 +151,7 @@ CASES = {
     "unknown grid": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\ngrid: US-VAX\n"), 3, 7, "S008", 'did you mean "US-VA"?'),
     "two kinds of price": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nprice: {per_accelerator: 2 USD/h, purchase: 3 USD}\n"), 3, 45, "S010", '"purchase" belongs to regime owned'),
     "unknown provider": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nprice: {provider: acme}\n"), 3, 8, "S008", 'by provider "acme"'),
-    "jitter without a spread": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\njitter: {distribution: normal}\n"), 3, 1, "S004", 'missing key "spread" in jitter'),
+    "jitter without a spread": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\njitter: {distribution: normal}\n"), 3, 9, "S004", 'missing key "spread"'),
     "reliability in numbers": Bad("job", ("cluster: dgx-h100\n", "cluster: dgx-h100\nreliability: {checkpoint: 60}\n"), 3, 27, "S006", "a number without a unit: 60"),
     "file that is not there": Bad("job", ("llama3-8b", "{file: nowhere.yaml}"), 1, 18, "S012", "no file"),
     "inline link without latency": Bad("job", ("cluster: dgx-h100\n", "cluster: {node: dgx-h100, scale_out: {bandwidth: 3 GB/s}}\n"), 2, 27, "S004", 'missing key "latency" in cluster.scale_out'),
