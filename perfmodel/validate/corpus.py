@@ -21,6 +21,7 @@ from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 from perfmodel.units import plain_number
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
+from perfmodel.validate.publishers import with_publisher
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
 
 FAMILY_COLUMNS = (
@@ -56,7 +57,7 @@ _FORM_HELP = "see the form in validation/measured/README.md"
 class Corpus:
     """Families, points and workloads as read, with nothing resolved yet."""
 
-    families: dict[str, Row]
+    families: dict[str, Row]  # each with its publisher, stated or not
     points: tuple[Row, ...]
     workloads: dict[str, Workload]
     collectives: tuple[Row, ...]
@@ -85,9 +86,9 @@ def read_corpus(folder: Path) -> Corpus:
             _check_params(row, built, problems)
             workloads[row.text["workload"]] = built
     once = stated_once(tables["families.csv"].rows, "family", problems)
-    labelled = {row.text["family"]: row for row in once}
-    sources = stated_once(tables["sources.csv"].rows, "source", problems)
-    addresses = {row.text["source"]: row.text["address"] for row in sources}
+    sources = {row.text["source"]: row for row in stated_once(tables["sources.csv"].rows, "source", problems)}
+    labelled = {row.text["family"]: with_publisher(row, sources) for row in once}
+    addresses = {name: row.text["address"] for name, row in sources.items()}
     unsourced = _unsourced(labelled, addresses) if addresses else ()
     families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
     for row in families.values():

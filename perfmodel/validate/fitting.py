@@ -124,8 +124,11 @@ def spread_between_jobs(
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
     """Beliefs fitted without the fold that a family's key fell into."""
     fold_of = fold_of_families(resolved, folds, scheme)
+    fitted = np.array([row.text[scheme] in folds.keys[scheme] for row in resolved.families])
     table = [
-        replace(folds.beliefs(beliefs, scheme, fold), groups=measured_groups(resolved, fold_of != fold))
+        replace(
+            folds.beliefs(beliefs, scheme, fold), groups=measured_groups(resolved, fitted & (fold_of != fold))
+        )
         for fold in range(len(folds.values[scheme]))
     ]
     return lambda family: table[int(fold_of[family])]
@@ -133,7 +136,7 @@ def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) ->
 
 def fold_of_families(resolved: Resolved, folds: Folds, scheme: str) -> NDArray[np.int64]:
     """The fold of every family."""
-    return np.array([folds.keys[scheme][row.text[scheme]] for row in resolved.families], dtype=np.int64)
+    return np.array([folds.fold_of(scheme, row.text[scheme]) for row in resolved.families], dtype=np.int64)
 
 
 def measured_families(data: Observations) -> list[int]:

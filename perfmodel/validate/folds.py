@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -43,6 +44,11 @@ class Folds:
     values: Mapping[str, NDArray[np.float64]]  # scheme -> (folds, shifts), NaN where a shift was not seen
     # scheme -> for each fold `bands`, `scales` and `conformal` learnt without it; older files have none
     bands: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def fold_of(self, scheme: str, key: str) -> int:
+        """The fold of a key. One that is newer than the folds was in no fit: its name spreads it over all of them."""
+        known = self.keys[scheme].get(key)
+        return zlib.crc32(key.encode("utf-8")) % len(self.values[scheme]) if known is None else known
 
     def beliefs(self, shipped: Beliefs, scheme: str, fold: int) -> Beliefs:
         """The shipped beliefs with the shifts of one fold, and bands that were learnt without it."""
