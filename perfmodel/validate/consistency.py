@@ -18,7 +18,7 @@ def contradiction(point: Row, family: Row) -> str | None:
     """How the numbers of a point contradict each other or its family's nodes, in words; None where none does."""
     k, nodes, per_node = (
         point.get("k", np.nan),
-        point.get("nodes", 1.0),
+        point.get("nodes", np.inf),
         family.get("accelerators_per_node", np.inf),
     )
     if k > nodes * per_node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,8 @@ from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
 from perfmodel.physics.layouts import SHARDING_CODES
 from perfmodel.physics.operations import operations
 from perfmodel.readings.sweeps import OPS, absurd
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.job import Job
 from perfmodel.specs.layout import Recompute, RecomputeWord
 from perfmodel.specs.precisions import PRECISIONS
 from perfmodel.specs.refusals import refusal
@@ -21,6 +23,7 @@ from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 from perfmodel.units import plain_number
 from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
+from perfmodel.validate.job_files import family_of_job, job_files, read_jobs, with_batch
 from perfmodel.validate.publishers import with_publisher
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
 
@@ -42,15 +45,21 @@ LARGEST_BATCH = 1e9  # of one accelerator, that a note may name
 ALONE = "none"  # sharding of replicas that exchange nothing: a benchmark that starts K trainings side by side
 
 
+# The columns that each table must have; those of its form that it lacks are blank.
 TABLES = {
     "workloads.csv": ("workload", "kind"),
-    "families.csv": FAMILY_COLUMNS,
-    "points.csv": POINT_COLUMNS,
+    "families.csv": ("family", "workload", "precision", "accelerator", "accelerators_per_node"),
+    "points.csv": ("family", "k", "step_s"),
     "collectives.csv": SWEEP_COLUMNS,
     "sources.csv": ("source", "address"),
 }
+FORMS = {"families.csv": FAMILY_COLUMNS, "points.csv": (*POINT_COLUMNS, "note", "variant")}
 MAY_LACK = ("collectives.csv", "sources.csv")
 _FORM_HELP = "see the form in validation/measured/README.md"
+_LEAST_HELP = (
+    "the least is points.csv with family,k,step_s and a job file NAME.yaml for each family; "
+    "validation/measured/README.md has the whole form"
+)
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,14 @@ class Corpus:
     collectives: tuple[Row, ...]
     corrected: Mapping[str, str]  # families whose label the source's scripts contradict -> where they do
     unsourced: tuple[Row, ...]  # families whose source has no line in sources.csv
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # of families that a job file describes
 
 
-def read_corpus(folder: Path) -> Corpus:
-    """Read a folder; every malformed cell is reported at once, with file, line and column."""
+def read_corpus(folder: Path, catalog: Catalog | None = None) -> Corpus:
+    """Read a folder; every malformed cell is reported at once, with file, line and column.
+
+    A family is a line of families.csv, or a job file of its name, which is read with `catalog`.
+    """
     if not folder.is_dir():
         raise SpecError(Problem(code="D001", message=f"no folder {folder}", help=_FORM_HELP))
     problems: list[Problem] = []
@@ -74,11 +87,16 @@ def read_corpus(folder: Path) -> Corpus:
     for name, columns in TABLES.items():
         path = folder / name
         if path.is_file():
-            tables[name] = read_table(path, columns, problems)
+            tables[name] = read_table(path, columns, problems, FORMS.get(name, ()))
             continue
         tables[name] = Table()
-        if name not in MAY_LACK:
-            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help=_FORM_HELP))
+    described = job_files(folder, tables["points.csv"].rows)
+    jobs = read_jobs(described, catalog, problems)
+    unsaid = {row.text["family"] for row in tables["points.csv"].rows} - described.keys()
+    for name in TABLES:
+        of_families = name in ("families.csv", "workloads.csv") and described and not unsaid
+        if not (name in MAY_LACK or of_families or (folder / name).is_file()):
+            problems.append(Problem(code="D001", message=f"no file {name} in {folder}", help=_LEAST_HELP))
     workloads: dict[str, Workload] = {}
     for row in stated_once(tables["workloads.csv"].rows, "workload", problems):
         built = _workload(row, problems)
@@ -93,15 +111,21 @@ def read_corpus(folder: Path) -> Corpus:
     families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
     for row in families.values():
         _check_family(row, problems)
+        if row.text["family"] in described:
+            message = f'family "{row.text["family"]}" stands here and has a job file, {described[row.text["family"]].name}'
+            problems.append(row.problem("D006", message, "keep one of the two", at="family"))
     for row in points:
         _check_point(row, problems)
-    if tables["families.csv"].is_whole:
-        _check_members(points, families, problems)
+    families |= {name: family_of_job(described[name], name, job) for name, job in jobs.items()}
+    points = [with_batch(row, jobs.get(row.text["family"])) for row in points]
+    if tables["families.csv"].is_whole or described:
+        _check_members(points, {**families, **dict.fromkeys(described)}, problems)
     for row in tables["collectives.csv"].rows:
         _check_sweep(row, problems)
     if problems:
         raise SpecError(told_once(problems))
-    return Corpus(families, tuple(points), workloads, tables["collectives.csv"].rows, reasons, unsourced)
+    sweeps = tables["collectives.csv"].rows
+    return Corpus(families, tuple(points), workloads, sweeps, reasons, unsourced, jobs)
 
 
 def _workload(row: Row, problems: list[Problem]) -> Workload | None:
@@ -174,14 +198,16 @@ def _check_family(row: Row, problems: list[Problem]) -> None:
         refuse("accelerators_per_node", "accelerators_per_node is blank")
 
 
-def _check_members(points: Sequence[Row], families: Mapping[str, Row], problems: list[Problem]) -> None:
+def _check_members(points: Sequence[Row], families: Container[str], problems: list[Problem]) -> None:
     """Points of no family, and families of more points than can be weighed together."""
     counts: dict[str, int] = {}
     for row in points:
         family = row.text["family"]
         counts[family] = counts.get(family, 0) + 1
         if family not in families:
-            problems.append(row.problem("D007", f'family "{family}" is not in families.csv', at="family"))
+            hint = f"add its line there, or a job file {family}.yaml beside points.csv"
+            message = f'family "{family}" is not in families.csv'
+            problems.append(row.problem("D007", message, hint, at="family"))
         elif counts[family] == MOST_POINTS + 1:
             message = f'family "{family}" has more than {MOST_POINTS} points'
             hint = "average repeats of one configuration, or split the family by layout"
@@ -192,7 +218,7 @@ def _check_point(row: Row, problems: list[Problem]) -> None:
     def refuse(column: str, message: str, hint: str | None = None) -> None:
         problems.append(row.problem("D004", message, hint, at=column))
 
-    for column in ("k", "nodes", "step_s"):
+    for column in ("k", "step_s"):
         if row.number[column] is None:
             refuse(column, f"{column} is blank")
     replica = row.get("tp", 1.0) * row.get("pp", 1.0) * row.get("cp", 1.0)

@@ -8,6 +8,7 @@ sentences, points without a batch, a layout of which not even the degrees are kn
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -267,13 +268,17 @@ def _least_cut(workload: Workload, most: float, memory_bytes: float) -> tuple[fl
 class Jobs:
     """Jobs of measured runs; machines and layouts that many of them share are built once."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, described: Mapping[str, Job] = MappingProxyType({})) -> None:
         self._catalog = catalog
+        self._described = described
         self._clusters: dict[str, Cluster] = {}
         self._layouts: dict[str, Layout] = {}
 
     def job(self, family: Row, point: Row, workload: Workload) -> Job:
         """The job of a point. A test holds it to what loading the same words from a file gives."""
+        own = self._described.get(family.text["family"])
+        if own is not None:
+            return self._own(own, family, point)
         device = self._catalog.get("accelerators", family.text["accelerator"])
         words = words_of(family, point, workload, device.memory)
         return Job.model_construct(
@@ -295,6 +300,29 @@ class Jobs:
             notes=(),
             **words,
         )
+
+    def _own(self, job: Job, family: Row, point: Row) -> Job:
+        """A job file at one point; what the point states wins over it."""
+        device = job.cluster.node.accelerator
+        batch, k = point.get("global_batch", 1.0), point.get("k", 1.0)
+        blank = layout_words(family, point, job.workload, device.memory)
+        words = blank
+        if isinstance(job.layout, Layout):
+            stated = {name: blank[name] for name in blank if point.text.get(name)}
+            words = job.layout.model_dump(exclude_none=True) | stated
+        words |= _micro_batches(point, 1.0, batch * words["tp"] * words["pp"] * words["cp"] / k)
+        tokens = _real_tokens(point)
+        said = {
+            "k": (int(k),),
+            "regime": "strong",
+            "global_batch": max(1, round(batch)),
+            "batch_per_accelerator": None,
+            "layout": self._layout(words),
+            "workload": workload_of(point, job.workload),
+            "seq_len": int(tokens) if tokens else job.seq_len,
+            "timed_steps": _whole(point.number.get("run_steps")) or job.timed_steps,
+        }
+        return job.model_copy(update=said)
 
     def cluster(self, words: Mapping[str, Any]) -> Cluster:
         """The machine that words describe, its unstated network as the catalogue's nodes have it."""

@@ -190,13 +190,13 @@ def _advice(
         )
     found += [
         {"about": word, "what": f"declare {word}: {note}", "explains": None}
-        for word, note in _defaults(job, batches_given)
+        for word, note in open_keys(job, batches_given)
     ]
     found += _suspects(beliefs, made, measured)
     return [*found, {"about": "calibration", "what": _USUAL, "explains": None}]
 
 
-def _defaults(job: Job, batches_given: bool) -> list[tuple[str, str]]:
+def open_keys(job: Job, batches_given: bool) -> list[tuple[str, str]]:
     """Keys that the job leaves open, with what was taken."""
     open_: list[tuple[str, str]] = []
     for note in job.notes:

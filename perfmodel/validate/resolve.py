@@ -84,7 +84,8 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
     position = {name: i for i, name in enumerate(labelled)}
     family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
     families = tuple(labelled.values())
-    observations, refusals = _observe(families, workloads, tuple(points), family, catalog)
+    jobs = Jobs(catalog, corpus.jobs)
+    observations, refusals = _observe(families, workloads, tuple(points), family, jobs)
     return Resolved(
         observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless, refusals
     )
@@ -102,6 +103,10 @@ def _known_families(
         family = point.text["family"]
         largest[family] = max(largest.get(family, 1.0), point.get("k", 1.0))
     for name, row in corpus.families.items():
+        if name in corpus.jobs:  # its names were looked up when it was read
+            known[name] = row
+            workloads.setdefault(row.text["workload"], corpus.jobs[name].workload)
+            continue
         workload = known_workload(row.text["workload"], corpus, catalog)
         reason = _missing(row, workload, catalog) or _too_large_a_group(row, largest.get(name, np.inf))
         if reason or workload is None:
@@ -177,10 +182,9 @@ def _observe(
     workloads: Mapping[str, Workload],
     points: tuple[Row, ...],
     family: Index,
-    catalog: Catalog,
+    jobs: Jobs,
 ) -> tuple[Observations, NDArray[np.int64]]:
     """What the set-ups of all points give, stacked; and why a prediction of each point's job would refuse its layout."""
-    jobs = Jobs(catalog)
     curves: dict[tuple[Any, ...], tuple[Job, list[int]]] = {}
     k, batch, target = (np.empty(len(points)) for _ in range(3))
     normalised = np.array([point.number["global_batch"] is None for point in points], dtype=bool)

@@ -98,8 +98,13 @@ class Table:
     is_whole: bool = False
 
 
-def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Table:
-    """Rows of a file that has at least the `required` columns; what is wrong with it goes to `problems`."""
+def read_table(
+    path: Path, required: tuple[str, ...], problems: list[Problem], form: Sequence[str] = ()
+) -> Table:
+    """Rows of a file that has at least the `required` columns; what is wrong with it goes to `problems`.
+
+    Columns of the whole `form` that the file lacks are blank.
+    """
     data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
@@ -125,7 +130,7 @@ def read_table(path: Path, required: tuple[str, ...], problems: list[Problem]) -
             line, written = lines.taken()
             filled = zip_longest(header, cells[: len(header)], fillvalue="")
             named = {name: cell.strip() for name, cell in filled}
-            rows.append(Row(str(path), line, named, {}, written, header))
+            rows.append(Row(str(path), line, dict.fromkeys(form, "") | named, {}, written, header))
             beyond.append([cell.strip() for cell in cells[_width(header) :]])
     except csv.Error as error:
         is_whole = False

@@ -30,6 +30,7 @@ from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
 from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.tables import Row
+from perfmodel.validate.unsaid import unsaid
 
 SHIPPED = "shipped"
 SCORED_GRADES = "AB"  # a blank one is scored too
@@ -58,8 +59,8 @@ def validate(
     are used as they are.
     """
     is_shipped = folder is None
-    corpus = read_corpus(folder or shipped_corpus())
     catalog = catalog or Catalog.default()
+    corpus = read_corpus(folder or shipped_corpus(), catalog)
     resolved = resolve(corpus, catalog, SCORED_GRADES)
     sweeps, strange_sweeps = known_sweeps(corpus, catalog)
     data = resolved.observations
@@ -94,6 +95,7 @@ def validate(
         *_unknown_words(corpus),
         *_no_source(corpus),
     ]
+    result["hints"] = [] if is_shipped else unsaid(corpus, catalog)
     result["scheme"] = (
         f"every family predicted without its {scheme}"
         if is_shipped
@@ -102,7 +104,8 @@ def validate(
     inputs = {
         "data": SHIPPED if is_shipped else str(folder),
         "scheme": scheme if is_shipped else None,
-        "files": _tables_read(folder or shipped_corpus()),
+        "files": _tables_read(folder or shipped_corpus())
+        | {name: fingerprint(Path(corpus.families[name].file)) for name in corpus.jobs},
     }
     return Result("validation", inputs, result, seed)
 

@@ -71,7 +71,7 @@ def figures(envelope: Envelope) -> list[str]:
 
 
 def notes(envelope: Envelope) -> list[str]:
-    """Families that were left out, everywhere or in a mode, or read otherwise than labelled; then the run's own notes."""
+    """Families that were left out, everywhere or in a mode, or read otherwise than labelled; then the run's own notes and hints."""
     result = result_of(envelope)
     unresolved = result.get("unresolved") or ()
     families = [one for one in unresolved if "sweep" not in one]
@@ -88,6 +88,7 @@ def notes(envelope: Envelope) -> list[str]:
         ),
         *_contradicted(result),
         *common.notes_of(result),
+        *(str(hint) for hint in result.get("hints") or ()),
     ]
 
 
