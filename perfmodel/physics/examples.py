@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from perfmodel.physics.machine import Machine, numbers
 from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.serving_shape import ServingShape, serving_shape
 from perfmodel.specs.hardware import Accelerator, Link
 from perfmodel.specs.workload import Workload
 
@@ -40,3 +41,14 @@ def node() -> Machine:
         network_bytes_per_s=1e11,
         network_latency_s=2e-6,
     )
+
+
+@lru_cache(maxsize=1)
+def decoder() -> ServingShape:
+    """A decoder of 8 billion parameters: 32 layers, width 4,096, 32 heads that share 8 of keys and values."""
+    return serving_shape(
+        Workload(
+            name="example", kind="decoder-transformer", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14_336,
+            gated_mlp=True, vocab=128_256, params=8_030_261_248,
+        )
+    )  # fmt: skip

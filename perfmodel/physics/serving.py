@@ -1,0 +1,331 @@
+r"""Throughput and mean latency of a replica with continuous batching, at any load: a state that repeats itself.
+
+The state is D, the sequences that decode. All else follows from it. With I new prompt tokens, O output tokens, of which
+a step yields `s` a sequence, and T the step of `serving_step`,
+
+.. math:: C(D) = T(D, 0) + \frac{D}{o} I \frac{T(D, m) - T(D, 0)}{m}, \quad o = \frac{O - 1}{s}, \quad
+          X(D) = \frac{D}{o\, C(D)}                                                                      (1)
+
+is the mean time of a step and the rate of requests: D/o of them start in a step, and their prompts, m tokens in a step
+that has any, lengthen it. X grows with D, so each kind of load has one answer:
+
+- closed loop: ``D + X t_1 = S``, the slots; t_1 is the time in a slot until the first token;
+- open loop: ``X(D) = rate`` below the rate at full slots, and nothing is steady at it or beyond;
+- offline: closed with all slots, and the time in which the last ones end;
+- a static batch: its prompts, then O - 1 steps with all of it.
+
+Slots are the least of the concurrency, the engine's limit and what fits the memory. Little's law relates the rest: in a
+closed loop throughput, first token and time per token are two numbers, not three.
+
+References: Little, Operations Research 9 (1961) 383; Yu et al., OSDI 2022 (Orca: continuous batching); Agrawal et al.
+2023 (arXiv:2308.16369: prompts in chunks beside decodes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.physics.machine import Machine
+from perfmodel.physics.serving_coefficients import ServingCoefficients
+from perfmodel.physics.serving_shape import ServingShape
+from perfmodel.physics.serving_step import Deployment, ServingStep, cache_sequences, serving_step
+
+Array = NDArray[np.float64]
+
+#: Kinds of load.
+CLOSED: Final = 0.0
+OPEN: Final = 1.0
+OFFLINE: Final = 2.0
+STATIC: Final = 3.0
+
+_ROUNDS: Final = 8
+_LEAST_ROOM: Final = 16.0  # prompt tokens that a step takes however many sequences decode
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one replica is asked. Arrays that broadcast; `concurrency` and `rate_per_s` are of one replica."""
+
+    kind: Any = CLOSED
+    concurrency: Any = np.nan  # closed loop; of a static batch its size
+    rate_per_s: Any = np.nan  # open loop
+    requests: Any = np.nan  # of the whole run; nan: a steady state
+    input_tokens: Any = 1024.0
+    output_tokens: Any = 256.0
+    output_cv: Any = 0.0
+    prefix_hit: Any = 0.0  # share of the input whose keys and values are there already
+
+
+@dataclass(frozen=True, slots=True)
+class ServingAnswer:
+    """One entry a load; nan where there is no steady answer. Times in seconds, rates of one replica."""
+
+    stable: NDArray[np.bool_]
+    fits: NDArray[np.bool_]
+    requests_per_s: Array
+    throughput_out_tokens_per_s: Array
+    throughput_total_tokens_per_s: Array
+    ttft_s: Array
+    tpot_s: Array
+    e2e_s: Array
+    step_s: Array  # between two tokens of a sequence, prompts of others included
+    decodes: Array  # sequences that decode
+    slots: Array
+    cache_share: Array  # of what fits the memory
+    saturation_requests_per_s: Array  # with all slots full
+    is_saturated: NDArray[np.bool_]  # more is asked than slots or rate allow: first tokens wait in a line
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the state is made of, broadcast once."""
+
+    step: ServingStep
+    lanes: Array
+    after: Array  # steps of a request after its first token
+    new_tokens: Array
+    chunk: Array
+    mixed: Array
+    all_mixed: bool
+    interference: Array
+    line: Array
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Equation (1) at some D."""
+
+    step_s: Array  # C
+    empty_s: Array
+    prompt_step_s: Array  # a step that prefills
+    per_token_s: Array  # what a prompt token adds
+    queue_load: Array  # of the prompts: 1 when there is no room for more
+    service_s: Array  # in which the queue of prompts takes one
+    first_s: Array  # t_1 without the line
+    limit: Array  # the largest D whose prompts fit the steps
+
+
+_STATE = tuple(f.name for f in fields(_State))
+
+
+def _state(terms: _Terms, decodes: Array) -> _State:
+    d = decodes / terms.lanes
+    starts = np.maximum(d / terms.after, 1e-9)
+    room = np.maximum(terms.chunk - d * terms.step.rows * terms.mixed, _LEAST_ROOM)
+    wanted = terms.new_tokens * starts / -np.expm1(-starts)
+    tokens = np.minimum(wanted, room)
+    empty = terms.step.seconds(d, np.zeros(()))
+    extra = terms.step.seconds(d, tokens) - empty
+    if not terms.all_mixed:
+        alone = terms.step.seconds(np.zeros(()), tokens)
+        extra = np.where(terms.mixed > 0.0, extra, alone)
+    slope = terms.interference * extra / tokens
+    arriving = starts * terms.new_tokens
+    carried = np.where(terms.mixed > 0.0, np.minimum(arriving, tokens), arriving)
+    chunks = np.maximum(terms.new_tokens / room, 1.0)
+    first = chunks * (empty + extra)
+    step_s = empty + slope * carried
+    full = (empty + extra) * terms.new_tokens / room
+    queue_load = np.where(terms.mixed > 0.0, arriving / room, 1.0 - empty / step_s)
+    service = np.where(terms.mixed > 0.0, full, slope * terms.new_tokens)
+    limit = np.where(terms.mixed > 0.0, terms.lanes * terms.after * room / terms.new_tokens, np.inf)
+    return _State(step_s, empty, empty + extra, slope, queue_load, service, first, limit)
+
+
+def _in_slot(terms: _Terms, state: _State, slots: Array) -> Array:
+    """Time in a slot until the first token: rest of the running step, line of other prompts, own prompt."""
+    others = np.maximum(slots / terms.lanes - 1.0, 0.0)
+    busy = np.minimum(state.queue_load, 0.95)
+    line = np.minimum(terms.line * 0.5 * busy / (1.0 - busy), 0.5 * others) * state.service_s
+    rest = 0.5 * state.step_s * others / (others + 1.0)
+    return np.asarray(rest + line + state.first_s)
+
+
+def _closed(terms: _Terms, slots: Array) -> tuple[Array, _State, Array]:
+    """Sequences that decode, the state, and the rate of requests of a replica whose slots are full."""
+    decodes = np.asarray(0.8 * slots)
+    before, excess_before = decodes, np.zeros_like(decodes)
+    for _ in range(_ROUNDS):
+        state = _state(terms, decodes)
+        decoding = terms.after * state.step_s
+        wanted = slots * decoding / (_in_slot(terms, state, slots) + decoding)
+        excess = np.minimum(wanted, state.limit) - decodes
+        moved = decodes - before
+        safe = np.where(np.abs(moved) > 1e-12 * slots, moved, 1.0)
+        slope = np.clip((excess - excess_before) / safe, -4.0, -0.25)
+        slope = np.where(np.abs(moved) > 1e-12 * slots, slope, -1.0)
+        before, excess_before = decodes, excess
+        decodes = np.clip(decodes - excess / slope, 1e-6 * slots, slots)
+    state = _state(terms, decodes)
+    return decodes, state, np.asarray(decodes / (terms.after * state.step_s))
+
+
+def _open(terms: _Terms, rate: Array, most: Array) -> tuple[Array, _State]:
+    """The state in which requests start at `rate`, by false position on a bracket; at most `most` decode."""
+    low, high = np.zeros_like(most + rate), most + 0.0 * rate
+    at_low = rate * terms.after * _state(terms, low).step_s
+    at_high = rate * terms.after * _state(terms, high).step_s - high
+    for _ in range(_ROUNDS + 6):
+        middle = high - at_high * (high - low) / np.minimum(at_high - at_low, -1e-300)
+        middle = np.clip(middle, low, high)
+        value = rate * terms.after * _state(terms, middle).step_s - middle
+        below = value > 0.0
+        low, at_low, at_high = (
+            np.where(below, middle, low),
+            np.where(below, value, 0.5 * at_low),
+            np.where(below, 0.5 * at_high, value),
+        )
+        high = np.where(below, high, middle)
+    return middle, _state(terms, middle)
+
+
+def replica_step(
+    shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
+) -> ServingStep:
+    """The step of a replica at the mean context of a load: input, and half the output or more where lengths vary."""
+    tokens, outputs = np.asarray(load.input_tokens, float), np.asarray(load.output_tokens, float)
+    hit = np.asarray(load.prefix_hit, float)
+    context = tokens + 0.5 * outputs * (1.0 + np.asarray(load.output_cv, float) ** 2)
+    return serving_step(shape, machine, at, context, 0.5 * (1.0 + hit) * tokens, c)
+
+
+def serving_answer(
+    shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
+) -> ServingAnswer:
+    """Throughput, time to first token and time per token of one replica under a load; all arguments broadcast.
+
+    One element of the last axis is one measured row or one load; coefficients may carry a leading axis of draws.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    machine : the accelerators and links (`physics.machine`), at the precision of the arithmetic.
+    at : layout, number formats and limits of the engine.
+    load : what is asked of one replica.
+    c : coefficients (`serving_coefficients`).
+
+    Returns
+    -------
+    Rates and means of one replica.
+
+    >>> from perfmodel.physics.examples import decoder, node
+    >>> from perfmodel.physics.serving_coefficients import textbook
+    >>> shape = decoder()
+    >>> load = Load(concurrency=np.array([1.0, 16.0, 64.0]))
+    >>> found = serving_answer(shape, node(), Deployment(tensor=2.0), load, textbook())
+    >>> bool((np.diff(found.tpot_s) > 0).all() and (np.diff(found.throughput_out_tokens_per_s) > 0).all())
+    True
+    """
+    step = replica_step(shape, machine, at, load, c)
+    tokens, outputs = np.asarray(load.input_tokens, float), np.asarray(load.output_tokens, float)
+    kind = np.asarray(load.kind, float)
+    fitting = cache_sequences(shape, machine, at, tokens, outputs, c)
+    asked = np.where((kind == CLOSED) | (kind == STATIC), load.concurrency, np.inf)
+    asked = np.where((kind == OFFLINE) & np.isfinite(load.requests), load.requests, asked)
+    limit = np.minimum(fitting, at.max_sequences)
+    slots = np.asarray(np.maximum(np.minimum(asked, limit), 1.0))
+    mixed = np.asarray(at.mixed, float)
+    terms = _Terms(
+        step=step,
+        lanes=np.asarray(at.pipeline, float),
+        after=np.maximum(outputs - 1.0, 1e-3) / at.advance,
+        new_tokens=np.maximum(tokens * (1.0 - np.asarray(load.prefix_hit, float)), 1.0),
+        chunk=np.asarray(at.chunk_tokens, float),
+        mixed=mixed,
+        all_mixed=bool((mixed > 0.0).all()),
+        interference=np.asarray(c.interference),
+        line=np.asarray(c.line),
+    )
+    decodes, state, most = _closed(terms, slots)
+    rate, is_saturated = most, np.asarray(asked > slots * (1.0 + 1e-9))
+    in_slot = np.maximum(_in_slot(terms, state, slots), slots / most - terms.after * state.step_s)
+    is_open = kind == OPEN
+    if is_open.any():
+        arriving = np.where(is_open, np.minimum(load.rate_per_s, most), most)
+        found, opened = _open(terms, arriving, decodes)
+        decodes = np.where(is_open, found, decodes)
+        state = _State(*(np.where(is_open, getattr(opened, n), getattr(state, n)) for n in _STATE))
+        in_slot = np.where(is_open, _in_slot(terms, state, np.maximum(decodes, 1.0)), in_slot)
+        is_saturated = np.asarray(np.where(is_open, np.asarray(load.rate_per_s) >= most, is_saturated))
+        rate = arriving
+    return _answer(terms, state, decodes, rate, most, in_slot, slots, fitting, is_saturated, at, load, c)
+
+
+def _answer(
+    terms: _Terms,
+    state: _State,
+    decodes: Array,
+    rate: Array,
+    most: Array,
+    in_slot: Array,
+    slots: Array,
+    fitting: Array,
+    is_saturated: NDArray[np.bool_],
+    at: Deployment,
+    load: Load,
+    c: ServingCoefficients,
+) -> ServingAnswer:
+    """The state in the terms of a user: first tokens, tokens and throughput by kind of load."""
+    kind = np.asarray(load.kind, float)
+    outputs, tokens = np.asarray(load.output_tokens, float), np.asarray(load.input_tokens, float)
+    requests = np.asarray(load.requests, float)
+    is_run = np.isfinite(requests)
+    service = slots / most  # time in a slot with all slots full
+    # Closed loop beyond the slots, by Little's law; open loop beyond saturation, half the run's line.
+    line = np.where(kind == CLOSED, np.asarray(load.concurrency) / most - service, 0.0)
+    over = 0.5 * requests * np.maximum(1.0 / most - 1.0 / np.asarray(load.rate_per_s, float), 0.0)
+    line = np.where((kind == OPEN) & is_saturated, over, line)
+    line = np.where(kind == OFFLINE, 0.5 * np.maximum(requests - slots, 0.0) / most, line)
+    prompt = state.per_token_s * terms.new_tokens
+    burst = np.where(is_run & (kind == CLOSED), slots / np.maximum(requests, slots), 0.0)
+    wave = c.wave * burst * 0.5 * np.maximum(slots / terms.lanes - 1.0, 0.0) * prompt
+    ttft = c.first_s + in_slot + wave + np.maximum(line, 0.0)
+    tpot = state.step_s / at.advance
+
+    static = kind == STATIC
+    if static.any():
+        batch = np.maximum(np.asarray(load.concurrency, float), 1.0)
+        held = np.minimum(batch, slots)
+        lane = held / terms.lanes
+        prompts = lane * terms.new_tokens
+        chunk = np.minimum(prompts, terms.chunk)
+        prefill = terms.step.seconds(np.zeros(()), chunk) * prompts / chunk
+        ttft = np.where(static, c.first_s + prefill, ttft)
+        tpot = np.where(static, terms.step.seconds(lane, np.zeros(())) / at.advance, tpot)
+        decodes = np.where(static, held, decodes)
+    after = np.maximum(outputs - 1.0, 0.0)
+    e2e = ttft + after * tpot
+    closed_rate = np.asarray(load.concurrency) / e2e
+    offline_rate = np.where(is_run, requests / (requests / most + c.drain * service), most)
+    done = np.select(
+        [kind == OPEN, kind == OFFLINE, static],
+        [rate, offline_rate, np.minimum(np.asarray(load.concurrency), slots) / e2e],
+        closed_rate,
+    )
+    fits = np.asarray(fitting >= 1.0)
+    held = np.where(kind == OPEN, decodes + rate * in_slot, slots)
+    stable = fits & ~(np.asarray(kind == OPEN) & np.asarray(is_saturated))
+
+    def known(value: Array, where: NDArray[np.bool_] = fits) -> Array:
+        return np.asarray(np.where(where, value, np.nan))
+
+    return ServingAnswer(
+        stable=np.asarray(stable),
+        fits=fits,
+        requests_per_s=known(done),
+        throughput_out_tokens_per_s=known(done * outputs),
+        throughput_total_tokens_per_s=known(done * (tokens + outputs)),
+        ttft_s=known(ttft),
+        tpot_s=known(tpot),
+        e2e_s=known(e2e),
+        step_s=known(state.step_s),
+        decodes=known(decodes),
+        slots=known(slots),
+        cache_share=known(np.minimum(held, fitting) / np.maximum(fitting, 1e-9)),
+        saturation_requests_per_s=known(most),
+        is_saturated=np.asarray(is_saturated),
+    )
