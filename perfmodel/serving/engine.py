@@ -1,0 +1,87 @@
+"""What a serving engine does unless it is told otherwise, by name and version.
+
+The limits are the defaults that the projects document. An engine whose versions differ in kind is two engines: what vLLM
+calls V1 schedules in another process than its model runs and mixes prompts with decodes, V0 did neither.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Facts of an engine that the physics reads; `era` is the value of the level `engine` of the coefficients."""
+
+    era: str
+    mixed: bool  # prompts share a step with decodes
+    chunk_tokens: int  # budget of a step
+    max_sequences: int  # at once, in a replica
+    memory_fraction: float  # of the device that the engine takes
+    reserve: (
+        float  # share of the output that a sequence holds memory for: 1 booked at the start, 0.5 as it grows
+    )
+    source: str
+
+
+_VLLM: Final = "documentation of vLLM: engine arguments"
+_SGLANG: Final = "documentation of SGLang: server arguments"
+_TENSORRT: Final = "documentation of TensorRT-LLM: runtime configuration"
+_TGI: Final = "documentation of text-generation-inference: launcher arguments"
+_LMDEPLOY: Final = "documentation of LMDeploy: TurboMind configuration"
+_MLC: Final = "documentation of MLC LLM: engine modes"
+_LLAMA: Final = "documentation of llama.cpp: server"
+_MII: Final = "documentation of DeepSpeed-MII: FastGen"
+_ASSUMED: Final = "assumed"
+
+ENGINES: Final[dict[str, Engine]] = {
+    "vllm-v1": Engine("vllm-v1", True, 8192, 256, 0.9, 0.5, _VLLM),
+    "vllm-v0": Engine("vllm-v0", False, 8192, 256, 0.9, 0.5, _VLLM),
+    "sglang": Engine("sglang", False, 8192, 4096, 0.88, 0.5, _SGLANG),
+    "tensorrt-llm": Engine("tensorrt-llm", True, 8192, 2048, 0.9, 1.0, _TENSORRT),
+    "tgi": Engine("tgi", False, 4096, 128, 0.9, 1.0, _TGI),
+    "lmdeploy": Engine("lmdeploy", True, 8192, 128, 0.8, 0.5, _LMDEPLOY),
+    "mlc": Engine("mlc", False, 2048, 128, 0.85, 0.5, _MLC),
+    "llama.cpp": Engine("llama.cpp", True, 2048, 256, 0.95, 1.0, _LLAMA),
+    "deepspeed-mii": Engine("deepspeed-mii", True, 768, 768, 0.9, 0.5, _MII),
+    "transformers": Engine("transformers", False, 1_000_000, 1024, 0.95, 0.5, _ASSUMED),
+    "neuron": Engine("neuron", False, 8192, 256, 0.9, 1.0, _ASSUMED),
+    "gaudi": Engine("gaudi", False, 8192, 1024, 0.9, 1.0, _ASSUMED),
+    "mindie": Engine("mindie", False, 8192, 200, 0.9, 0.5, _ASSUMED),
+}
+#: Of an engine that nobody names: what the most used one does.
+UNKNOWN: Final = Engine("unknown", True, 8192, 256, 0.9, 0.5, _ASSUMED)
+#: Names that a job may give. vLLM is told apart by its version or date.
+NAMES: Final = ("vllm", *(name for name in ENGINES if not name.startswith("vllm")))
+#: The first release of vLLM whose default is V1, and the month of it.
+_V1_VERSION: Final = (0, 8)
+_V1_DATE: Final = "2025-03"
+
+
+def version_numbers(text: str | None) -> tuple[int, ...]:
+    """The leading numbers of a version.
+
+    >>> version_numbers("v0.10.1.post1"), version_numbers(None)
+    ((0, 10, 1), ())
+    """
+    found = re.match(r"v?(\d+(?:\.\d+)*)", text or "")
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def engine(name: str | None, version: str | None = None, date: str | None = None) -> Engine:
+    """The facts of an engine; `version` or else `date` (year and month) tells what vLLM it is, the newer by default.
+
+    >>> engine("vllm", "0.6.3").era, engine("vllm", date="2025-06").era, engine(None).era
+    ('vllm-v0', 'vllm-v1', 'unknown')
+    >>> engine("sglang").max_sequences
+    4096
+    """
+    if name is None:
+        return UNKNOWN
+    if name == "vllm":
+        numbers = version_numbers(version)
+        is_old = numbers < _V1_VERSION if numbers else bool(date) and str(date) < _V1_DATE
+        return ENGINES["vllm-v0" if is_old else "vllm-v1"]
+    return ENGINES.get(name, replace(UNKNOWN, era=name))
