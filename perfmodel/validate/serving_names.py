@@ -1,0 +1,141 @@
+"""What public sources call models, accelerators and engines, and what these are in the catalogue: `serving_names.yaml`.
+
+The table is data; here it is only looked up. The first pattern that is found in a name counts. A name that no pattern
+fits is taken as a name of the catalogue; one that the catalogue lacks stays unknown, and its rows are listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from perfmodel.workloads.text import slug
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One list of the file: patterns and what they stand for."""
+
+    entries: tuple[tuple[re.Pattern[str], Entry], ...]
+
+    def find(self, name: str) -> Entry | None:
+        """The first entry whose pattern is in the name.
+
+        >>> names().models.find(plain("meta-llama/Llama-3.1-70B-Instruct"))["is"]
+        'llama3-70b'
+        """
+        return next((entry for pattern, entry in self.entries if pattern.search(name)), None)
+
+
+@dataclass(frozen=True)
+class Names:
+    """The whole file."""
+
+    models: Table
+    accelerators: Table
+    engines: Table
+    stated: Table  # precisions that the name of a model states
+    precisions: Mapping[str, Entry]
+    generations: Sequence[Entry]
+    sources: Table
+    datasets: Sequence[Entry] = field(default=())
+
+
+def plain(name: str) -> str:
+    """A name without its owner, in lower case, with hyphens alone.
+
+    >>> plain("/workspace/DeepSeek-v3.2"), plain("LLaMA v3.1 8B"), plain("NVIDIA H100-SXM-80GB")
+    ('deepseek-v3.2', 'llama-v3.1-8b', 'nvidia-h100-sxm-80gb')
+    """
+    return _hyphened(name.rsplit("/", 1)[-1])
+
+
+def _hyphened(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+@cache
+def names() -> Names:
+    """The shipped table."""
+    from ruamel.yaml import YAML
+
+    text = resources.files("perfmodel").joinpath("validate/serving_names.yaml").read_text(encoding="utf-8")
+    data = YAML(typ="safe", pure=True).load(text)
+
+    def table(key: str) -> Table:
+        return Table(tuple((re.compile(entry["match"]), entry) for entry in data[key]))
+
+    return Names(
+        models=table("models"),
+        accelerators=table("accelerators"),
+        engines=table("engines"),
+        stated=table("precisions_in_names"),
+        precisions=data["precisions"],
+        generations=tuple(data["generations"]),
+        sources=table("sources"),
+        datasets=tuple(data["datasets"]),
+    )
+
+
+def model_entry(name: str) -> Entry:
+    """What a model's name stands for; where no pattern fits, the name itself."""
+    return names().models.find(plain(name)) or {"is": slug(plain(name))}
+
+
+def accelerator_entry(name: str) -> Entry:
+    """What an accelerator's name stands for; where no pattern fits, the name itself."""
+    return names().accelerators.find(plain(name)) or {"is": slug(plain(name))}
+
+
+def engine_entry(name: str) -> Entry:
+    """What an engine's name stands for; one that is not known is its own class."""
+    whole = _hyphened(name)
+    return names().engines.find(whole) or {"is": slug(whole) if whole else "unknown"}
+
+
+def source_entry(name: str) -> Entry:
+    """What rows of a source leave open."""
+    return names().sources.find(name.lower()) or {}
+
+
+def engine_class(name: str, version: str, date: str) -> str:
+    """The launch path of an engine: its class, or that of its older generation by version, else by date.
+
+    >>> engine_class("vllm", "0.5.2", ""), engine_class("vLLM 0.5.2", "", "2024-08"), engine_class("vllm", "", "2026-01")
+    ('vllm-v0', 'vllm-v0', 'vllm')
+    >>> engine_class("vllm", "nightly-5b8c30", "2026-04"), engine_class("TGI", "", "")
+    ('vllm', 'tgi')
+    """
+    found = str(engine_entry(name)["is"])
+    own = _version(version) or _version(name)
+    for one in names().generations:
+        if one["engine"] != found:
+            continue
+        before = _version(str(one["before_version"]))
+        is_older = own < before if own and before else bool(date) and date < str(one["before_date"])
+        is_older = is_older and (not date or date < str(one.get("until", "9")))
+        if is_older:
+            return str(one["is"])
+    return found
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first dotted number of a text.
+
+    >>> _version("0.5.10.post1"), _version("1.2.0rc6.post3"), _version("nightly-5b8c30")
+    ((0, 5, 10), (1, 2, 0), ())
+    """
+    found = re.search(r"(?<![\w.])v?(\d+(?:\.\d+)+)", text)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def generation_entry(name: str, version: str, date: str) -> Entry:
+    """What an older generation of an engine does otherwise; nothing where it is the newest."""
+    found = engine_class(name, version, date)
+    return next((one for one in names().generations if one["is"] == found), {})
