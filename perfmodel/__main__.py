@@ -2,7 +2,7 @@
 
 import sys
 
-from perfmodel.cli.main import main
+from perfmodel.cli.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

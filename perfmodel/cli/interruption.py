@@ -35,8 +35,12 @@ def interruptible(verb: str | None) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     timers: list[threading.Timer] = []
+    heard = False
+    report = sys.unraisablehook
 
     def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        heard = True
         if verb not in _OWN_TIME and not timers:
             timers.append(threading.Timer(GRACE_S, _end))
             timers[0].daemon = True
@@ -47,9 +51,14 @@ def interruptible(verb: str | None) -> Iterator[None]:
     changed = [number for number in numbers if before[number] is not signal.SIG_IGN]
     for number in changed:
         signal.signal(number, stop)
+    # Raised inside a destructor or a callback of a weak reference the exception goes no further: no reason for words.
+    sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, Interrupted) else report(lost)
     try:
         yield
+        if heard:
+            raise Interrupted
     finally:
+        sys.unraisablehook = report
         for timer in timers:
             timer.cancel()
         for number in changed:

@@ -163,7 +163,9 @@ def _other(error: Exception) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(
+        OSError
+    ):  # the reader of stderr is gone, or its disk is full: the code says it all the same
         print(message, file=sys.stderr, flush=True)  # noqa: T201
     return code
 

@@ -14,6 +14,10 @@ from perfmodel.study.regimes import PriceRegime
 from perfmodel.study.statistics import IntervalKind
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
+# Of work units and rates: beyond these a quotient overflows before it means anything.
+LEAST, MOST = 1e-30, 1e30
+_RANGE = f"{LEAST:g} to {MOST:g}"
+MOST_FACTOR = 1e6  # by which one worker may be slow
 _FACTORS = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER}))?")
 
 
@@ -46,7 +50,7 @@ class StudyOptions:
         for name, text, ok in (
             ("threshold", "above 0 and at most 1", 0.0 < self.threshold <= 1.0),
             ("quality-tolerance", "zero or above", self.quality_tolerance >= 0.0),
-            ("work", "above zero", self.work is None or 0.0 < self.work < math.inf),
+            ("work", _RANGE, self.work is None or LEAST <= self.work <= MOST),
             (
                 "price",
                 "zero or above",
@@ -54,11 +58,11 @@ class StudyOptions:
             ),
             ("max-latency-p99", "above zero", self.max_latency_p99_s is None or self.max_latency_p99_s > 0.0),
             ("baseline-k", "1 or more", self.baseline_k is None or self.baseline_k >= 1),
-            ("min-throughput", "above zero", self.min_throughput is None or self.min_throughput > 0.0),
+            ("min-throughput", _RANGE, self.min_throughput is None or LEAST <= self.min_throughput <= MOST),
             (
                 "inject-straggler",
-                "1 or more, the smaller first",
-                self.straggler is None or 1.0 <= self.straggler[0] <= self.straggler[1] < math.inf,
+                f"1 to {MOST_FACTOR:g}, the smaller first",
+                self.straggler is None or 1.0 <= self.straggler[0] <= self.straggler[1] <= MOST_FACTOR,
             ),
         ):
             if not ok:

@@ -167,7 +167,9 @@ def _tried(
     at = as_layouts(rows, space.sharding, space.recompute, told)
     with np.errstate(all="ignore"):
         held = memory(setup.operations, setup.machine, at, schedule=setup.schedule)
-    total = np.broadcast_to(held.least(setup.operations.is_transformer), dims)
+    # What is stated may have run although a rough count says no; what is searched must fit by the count.
+    need = held.least(setup.operations.is_transformer) if is_stated else held.total
+    total = np.broadcast_to(need, dims)
     stated = (setup.layout.sharding or setup.default_sharding) if setup.layout is not None else None
     goes = np.stack([_goes_with(rows, name, shape.node, stated) for name in space.sharding], axis=1)
     fits = (total <= room(setup.machine, 0.0 if is_stated else setup.headroom)) & goes[:, :, None]

@@ -64,7 +64,11 @@ class Workers:
             await self.run("catalogue", "")
 
     def close(self) -> None:
-        """Stop; what waits is dropped, what runs (well under a second) is waited for."""
+        """Stop: what waits is dropped. Processes are ended, threads finish what they run (well under a second)."""
+        if self._processes:
+            # The pool itself only knows how to wait (until Python 3.14).
+            for child in list((getattr(self._pool, "_processes", None) or {}).values()):
+                child.kill()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _start(self) -> Executor:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.cli import start
+from perfmodel.errors import EXIT_INTERRUPTED
+
 # Holds the exception back like a long call into compiled code, after saying that it has begun.
 _DEAF = """
 import time
@@ -59,4 +62,73 @@ def test_sigterm_leaves_the_old_output(tmp_path: Path) -> None:
 
 def test_a_closed_stderr_is_no_fault(tmp_path: Path) -> None:
     command = f"exec {sys.executable} -m perfmodel predict {tmp_path / 'absent.yaml'} 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 2
+
+
+# The signal comes while the command line is still being imported, or when all is done and the interpreter goes home.
+_EARLY = """
+import os, signal, sys
+from perfmodel.cli import start
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.{number})
+sys.meta_path.insert(0, Finder())
+sys.exit(start.main())
+"""
+_LATE = """
+import atexit, os, signal, sys
+from perfmodel.cli import start
+sys.argv = ["perfmodel", "--version"]
+code = start.main()
+atexit.register(lambda: os.kill(os.getpid(), signal.{number}))
+sys.exit(code)
+"""
+# An exception raised in the callback of a weak reference is lost: the process must not end as if nothing had been.
+_LOST = """
+import os, signal, weakref
+from perfmodel.cli.interruption import Interrupted, interruptible
+class Thing: pass
+thing = Thing()
+try:
+    with interruptible("serve"):
+        watched = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.{number}))
+        del thing
+except Interrupted:
+    os.write(2, b"interrupted\\n")
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize("script", [_EARLY, _LATE, _LOST], ids=["early", "late", "lost"])
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_at_any_moment_is_130_and_one_word(script: str, number: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", script.format(number=number)],
+        capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        check=False,
+    )
+    assert (child.returncode, child.stderr) == (EXIT_INTERRUPTED, b"interrupted\n")
+
+
+def test_a_signal_at_the_very_end_changes_no_answer() -> None:
+    script = """
+import atexit, os, signal, sys
+from perfmodel.cli import start
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+sys.argv = ["perfmodel", "--version"]
+sys.exit(start.main())
+"""
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (child.returncode, child.stderr) == (0, b"")
+
+
+def test_both_know_the_same_code() -> None:
+    assert start.INTERRUPTED == EXIT_INTERRUPTED
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_stderr_on_a_full_disk_is_no_failed_policy(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -m perfmodel predict {tmp_path / 'absent.yaml'} 2>/dev/full"
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.physics.coefficients import NAMES, from_logs
+from perfmodel.physics.memory import memory, room
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import Layout
 from perfmodel.training.curve import centre, choose
@@ -99,3 +100,14 @@ def test_where_nothing_is_allowed_the_refusal_is_the_nearest():
         setup("gpt3-175b", "dgx-1v", k=(1, 3), layout=Layout(tp=2)), np.zeros(len(NAMES)), found
     )
     assert at.k.shape == refusal.shape == (2,)
+
+
+def test_a_searched_layout_fits_by_the_whole_count() -> None:
+    """A stated layout of a convolutional network is refused only where half of its activations do not fit."""
+    job = setup("resnet50", "dgx-1v", k=(1, 2), batch=2048.0)
+    stated = search(replace(job, layout=Layout(micro_batch=1024)))
+    assert stated.count == 2
+    needed = memory(job.operations, job.machine, stated.allowed).total
+    found = memory(job.operations, job.machine, search(job).allowed).total
+    assert (needed > job.machine.memory_bytes).all()
+    assert (found <= room(job.machine, job.headroom)).all()
