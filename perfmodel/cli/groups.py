@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from perfmodel.cli.options import (
     BeliefsOption,
     ClusterOption,
+    DigitsOption,
     FormatOption,
     GlobalBatchOption,
     KOption,
@@ -105,12 +106,13 @@ class ResultFlags:
     output: OutputOption = None
     plot: PlotOption = None
     report: ReportOption = None
+    digits: DigitsOption = None
     quiet: QuietOption = False
     no_color: NoColorOption = False
 
     def emit(self, result: Result) -> None:
         """Write a result where the flags say."""
-        emit(result, self.format, self.output, self.plot, self.report, self.quiet)
+        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits)
 
 
 def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:

@@ -116,6 +116,16 @@ PlotOption = Annotated[
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Write a self-contained HTML report.")
 ]
+DigitsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--digits",
+        min=1,
+        max=15,
+        show_default="3",
+        help="Significant digits of the numbers in tables and text; CSV and JSON have all.",
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="No table and no progress: files and the exit code only.")
 ]
@@ -224,8 +234,13 @@ def emit(
     plot: Path | None = None,
     report: Path | None = None,
     quiet: bool = False,
+    digits: int | None = None,
 ) -> None:
     """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
+    if digits is not None:
+        with importlib.import_module("perfmodel.report.text").with_digits(digits):
+            emit(result, format, output, plot, report, quiet)
+        return
     chosen = _format(format, output)
     check_targets(output, plot, report)
     if plot is not None:  # first: not every result has a plot, and then nothing is written

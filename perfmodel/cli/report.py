@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli.options import (
+    DigitsOption,
     FormatOption,
     NoColorOption,
     OutputOption,
@@ -38,6 +39,7 @@ def report(
     plot: PlotOption = None,
     figure: FigureOption = None,
     report: ReportOption = None,
+    digits: DigitsOption = None,
     quiet: QuietOption = False,
     no_color: NoColorOption = False,
 ) -> None:
@@ -64,7 +66,7 @@ def report(
             from rich.console import Console
 
             terminal.render(envelope, Console(file=io.StringIO()))
-        emit(result, format, output, plot, report, quiet)
+        emit(result, format, output, plot, report, quiet, digits)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # What this version saved, it can show: a value of another form was put there by somebody else.
         raise SpecError(

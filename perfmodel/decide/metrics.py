@@ -6,8 +6,10 @@ infeasible or excluded: it never becomes a baseline, a best K or a step of the l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,6 +115,24 @@ def marginal_ladder(k: ArrayLike, speedup: ArrayLike, cost_usd: ArrayLike) -> tu
         gain, price = float(s[high] - s[low]), float(c[high] - c[low])
         found.append(Step(int(k[low]), int(k[high]), gain, price, gain / price if price > 0.0 else np.nan))
     return tuple(found)
+
+
+def ladder_rows(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """The marginal ladder of a result. A step that costs nothing more has no price of the speedup."""
+    return [
+        {
+            "step": step.label,
+            "speedup": step.speedup,
+            "cost_usd": step.cost_usd,
+            "speedup_per_usd": step.speedup_per_usd,
+        }
+        | (
+            {"note": "faster and not dearer" if step.speedup > 0 else "cheaper but not faster"}
+            if step.cost_usd <= 0
+            else {}
+        )
+        for step in steps
+    ]
 
 
 def best_index(values: ArrayLike, *, largest: bool = False) -> int:

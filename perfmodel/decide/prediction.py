@@ -16,7 +16,7 @@ from perfmodel.decide.energy import step_energy
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.knee_causes import knee_odds, knees, ratio_band
-from perfmodel.decide.metrics import baseline_index, efficiency, speedup
+from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, speedup
 from perfmodel.decide.power import energy_band, measured_power, power_of, range_share
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.remedies import padding_saves
@@ -194,6 +194,8 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "layout": [name if ok else None for name, ok in zip(found.names, found.feasible, strict=True)],
         **costs,
         "cost_basis": _cost_basis(job),
+        "marginal": ladder_rows(marginal_ladder(k, ups, costs["cost_usd"])),
+        "work_per_usd": _samples_per_usd(found, steps / work, costs["cost_usd"]),
         **_energy(job, found, beliefs, steps, work),
         "baseline_k": int(k[base]),
         "knee": knees(
@@ -223,6 +225,12 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
             *_odd_vocabulary(found),
         ],
     }
+
+
+def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
+    """Samples that a dollar trains at each K; NaN without a price."""
+    usd = np.where(cost_usd > 0.0, cost_usd, np.nan)
+    return np.asarray(found.setup.global_batch * runs / usd)
 
 
 def _energy(job: Job, found: Curve, beliefs: Beliefs, steps: float, work: Array) -> dict[str, Array]:
@@ -329,6 +337,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "efficiency_high",
         "throughput",
         "hidden_s",
+        "work_per_usd",
         *(f"{name}{end}" for name in ("cost_usd", "energy_j", "carbon_g") for end in ("", "_low", "_high")),
     )
     return {
@@ -342,6 +351,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "reason": list(found.reasons),
         "layout": [None] * k.size,
         "cost_basis": _cost_basis(job),
+        "marginal": [],
         "baseline_k": None,
         "knee": dict.fromkeys(("threshold", "curvature", "marginal"), missing),
         "p_star": dict.fromkeys(_CHOICE),

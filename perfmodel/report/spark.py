@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from perfmodel.report import text
 
@@ -39,9 +39,11 @@ def curve(
     width: int = 72,
     height: int = 9,
     ascii_only: bool = False,
+    is_flat: bool = False,
 ) -> list[str]:
     """Speedup over K on log2 axes as lines of text: `●` the curve, `·` the ideal line, `░` the band.
 
+    With `is_flat` the values are T(K0)/T(K) of weak scaling on a plain axis from zero, whose ideal is a flat 1.
     `marks` are (letter, K) pairs set under the axis. Fewer than two points, or one value of K, give nothing.
     """
     points = [
@@ -51,10 +53,13 @@ def curve(
         return []
     dot, ideal, shade = ("o", ".", ":") if ascii_only else ("●", "·", "░")
     x_low, x_high = math.log2(min(x for x, _ in points)), math.log2(max(x for x, _ in points))
-    y_low = math.log2(min(min(y for _, y in points), 2**x_low))
-    y_high = math.log2(max(max(y for _, y in points), 2**x_high))
+    rise: Callable[[float], float] = float if is_flat else math.log2
+    value: Callable[[float], float] = float if is_flat else math.exp2
+    best = [1.0, 1.0] if is_flat else [2**x_low, 2**x_high]
+    y_low = 0.0 if is_flat else rise(min(min(y for _, y in points), best[0]))
+    y_high = rise(max(max(y for _, y in points), best[1]))
     labels = {
-        r: text.number(2 ** (y_high - r / (height - 1) * (y_high - y_low)))
+        r: text.number(value(y_high - r / (height - 1) * (y_high - y_low)))
         for r in (0, height // 2, height - 1)
     }
     margin = max(NARROWEST_MARGIN, 2 + max(map(len, labels.values())))
@@ -64,12 +69,12 @@ def curve(
         return round((math.log2(x) - x_low) / (x_high - x_low) * (columns - 1))
 
     def row(y: float) -> int:
-        share = (math.log2(y) - y_low) / ((y_high - y_low) or 1.0)
+        share = (rise(y) - y_low) / ((y_high - y_low) or 1.0)
         return (height - 1) - min(height - 1, max(0, round(share * (height - 1))))
 
     grid = [[" "] * columns for _ in range(height)]
     for c in range(columns):
-        grid[row(2 ** (x_low + c / (columns - 1) * (x_high - x_low)))][c] = ideal
+        grid[row(1.0 if is_flat else 2 ** (x_low + c / (columns - 1) * (x_high - x_low)))][c] = ideal
     if low and high:
         for x, a, b in zip(k, low, high, strict=True):
             if a and b and a > 0 and b > 0:
@@ -78,7 +83,7 @@ def curve(
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         for c in range(column(x0), column(x1) + 1):
             part = (c - column(x0)) / max(1, column(x1) - column(x0))
-            grid[row(2 ** (math.log2(y0) + part * (math.log2(y1) - math.log2(y0))))][c] = dot
+            grid[row(value(rise(y0) + part * (rise(y1) - rise(y0))))][c] = dot
     lines = []
     for r, cells in enumerate(grid):
         lines.append(f"{labels.get(r, ''):>{margin - 2}} |" + "".join(cells).rstrip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfmodel.report import spark, text
-from perfmodel.report.kinds import charts_of, module_of
+from perfmodel.report.kinds import charts_of, common, module_of
 from perfmodel.report.model import Column, Envelope, Table
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import main_table, tables
@@ -56,9 +56,10 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
 
 
 def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = False) -> list[str]:
-    """The main chart as characters: the speedup where there is one."""
+    """The main chart as characters: the speedup, or of weak scaling T(K0)/T(K) against a flat 1."""
     for chart in charts_of(envelope):
-        if not chart.series or chart.y_title != "speedup":
+        is_flat = chart.title == common.WEAK_SCALING
+        if not chart.series or not (is_flat or chart.y_title == "speedup"):
             continue
         main = chart.series[0]
         letters = [(mark.label[:1].upper(), mark.x) for mark in chart.marks if mark.style != "boundary"]
@@ -73,9 +74,10 @@ def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = Fa
             marks=letters,
             width=min(width, WIDTH) - 2,
             ascii_only=ascii_only,
+            is_flat=is_flat,
         )
         if lines:
-            return ["", f"speedup over K{'; ' + legend if legend else ''}"[:width], *lines]
+            return ["", f"{chart.y_title} over K{'; ' + legend if legend else ''}"[:width], *lines]
     return []
 
 

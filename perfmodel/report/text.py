@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TypeGuard
 
 from perfmodel.report.model import Cell, Column, Table
@@ -18,12 +20,38 @@ _TIME_FROM = {"d": 2 * 86400.0, "h": 2 * 3600.0, "min": 120.0, "s": 1.0, "ms": 1
 _PREFIXED = ("B", "B/s", "FLOP", "FLOP/s", "W", "J", "g")
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A number with `digits` significant digits, without an exponent between 1e-4 and 1e15.
+USUAL_DIGITS = 3
+MOST_DIGITS = 15  # of a double
+_DIGITS: ContextVar[int | None] = ContextVar("digits", default=None)
+
+
+@contextlib.contextmanager
+def with_digits(digits: int | None) -> Iterator[None]:
+    """Show numbers with so many significant digits; None: as usual.
+
+    >>> with with_digits(5):
+    ...     number(0.512345)
+    '0.51235'
+    """
+    before = _DIGITS.set(digits)
+    try:
+        yield
+    finally:
+        _DIGITS.reset(before)
+
+
+def stated_digits() -> int | None:
+    """The significant digits that were asked for, None where nobody asked."""
+    return _DIGITS.get()
+
+
+def number(value: float, digits: int | None = None) -> str:
+    """A number with `digits` significant digits, else those asked for, without an exponent between 1e-4 and 1e15.
 
     >>> number(0.51234), number(1234.5), number(123.4), number(0.00001234), number(8)
     ('0.512', '1,234', '123', '1.23e-05', '8')
     """
+    digits = digits or stated_digits() or USUAL_DIGITS
     if not math.isfinite(value):
         return MISSING
     if value == 0:

@@ -18,7 +18,7 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import Gate
 from perfmodel.study.statistics import Points
 from perfmodel.study.table import Timings
-from perfmodel.study.textbook import beyond_one, honest_baseline, price_looks_per_worker
+from perfmodel.study.textbook import beyond_one, honest_baseline, price_reads_as
 
 ENOUGH_REPEATS = 3
 _SAME_BATCH = 0.01
@@ -251,21 +251,22 @@ def table(e: Evidence) -> list[Finding]:
     if e.options.price_usd_per_s is not None and "price_usd_per_h" in e.timings.columns:
         message = "--price replaces the table's price_usd_per_h"
         found.append(Finding("price_replaced", "note", message, "leave --price out to use the table's"))
-    if (
-        e.options.price_per is None
-        and e.options.price_usd_per_s is None
-        and price_looks_per_worker(e.timings)
-    ):
-        message = "price_usd_per_h is the same at every K: read as the price of the whole cluster, it looks like that of one worker"
-        found.append(
-            Finding(
-                "price_of_what",
-                "warning",
-                message,
-                "pass --price-per worker, or --price-per cluster to keep this reading",
-            )
-        )
+    if e.options.price_per is None and e.options.price_usd_per_s is None:
+        found += _price_of_what(price_reads_as(e.timings))
     return found
+
+
+def _price_of_what(looks: str | None) -> list[Finding]:
+    """Whether a price is that of a worker or of the whole cluster, where its numbers leave that open."""
+    if looks not in ("worker", "unclear"):
+        return []
+    message = (
+        "price_usd_per_h is the same at every K: read as the price of the whole cluster, it looks like that of one worker"
+        if looks == "worker"
+        else "price_usd_per_h is neither the same at every K nor in proportion to K: read as the price of the whole cluster"
+    )
+    advice = "say which it is: --price-per worker, or --price-per cluster to keep this reading"
+    return [Finding("price_of_what", "warning", message, advice)]
 
 
 CHECKS = (superlinear, too_straight, batch, repeats, outlying, coarse, baseline, regime, table)

@@ -66,6 +66,8 @@ def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
         for serial in options.serial
         for kappa in (options.kappa if options.law == "usl" else (0.0,))
     ]
+    for curve in curves:
+        curve |= _worth(curve, k)
     result: dict[str, Any] = {
         "law": options.law,
         "k": list(options.k),
@@ -119,12 +121,28 @@ def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[s
         "serial_fraction": serial,
         "kappa": kappa if options.law == "usl" else None,
         "time": time,
+        "time_on_one": laws.gustafson_speedup(k, serial) if options.law == "gustafson" else None,
         "speedup": speedup,
         "efficiency": efficiency,
         "ceiling": ceiling,
         "k_peak": peak,
         "k_at_efficiency": at,
         "smallest_k_below": float(laws.smallest_integer_above(at)),
+    }
+
+
+def _worth(curve: dict[str, Any], k: Array) -> dict[str, Any]:
+    """What the workers bring and cost: share of the ceiling, speedup of each further worker, worker-time of the same work.
+
+    Costs are relative to one worker: `K T(K) / T(1)` for the same work, which is 1/E.
+    """
+    speedup, ceiling = np.asarray(curve["speedup"]), curve["ceiling"]
+    steps = np.full(k.shape, np.nan)
+    steps[1:] = np.diff(speedup) / np.diff(k)
+    return {
+        "percent_of_ceiling": 100.0 * speedup / ceiling if np.isfinite(ceiling) else None,
+        "marginal_speedup": steps,
+        "relative_cost": 1.0 / np.asarray(curve["efficiency"]),
     }
 
 

@@ -74,24 +74,6 @@ def price_runs(points: Points, gate: Gate, options: StudyOptions) -> Money:
     )
 
 
-def ladder_json(steps: tuple[metrics.Step, ...]) -> list[dict[str, Any]]:
-    """The marginal ladder of the result. A step that costs nothing more has no price of the speedup."""
-    return [
-        {
-            "step": step.label,
-            "speedup": step.speedup,
-            "cost_usd": step.cost_usd,
-            "speedup_per_usd": step.speedup_per_usd,
-        }
-        | (
-            {"note": "faster and not dearer" if step.speedup > 0 else "cheaper but not faster"}
-            if step.cost_usd <= 0
-            else {}
-        )
-        for step in steps
-    ]
-
-
 def energy_json(points: Points, gate: Gate, work: Array) -> dict[str, Any] | None:
     """Energy per unit of work, and the K that needs least; None when the table has no energy."""
     energy = points.columns.get("energy_j")

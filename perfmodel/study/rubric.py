@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.decide import knee
+from perfmodel.decide import knee, metrics
 from perfmodel.physics.fits import Choice, choose_law, fit_amdahl, fit_usl
 from perfmodel.physics.laws import Array
 from perfmodel.results.envelope import Result
@@ -17,7 +17,7 @@ from perfmodel.study import honesty, split, textbook, verdict
 from perfmodel.study.bend import Bend, diagnose
 from perfmodel.study.ingest import gather
 from perfmodel.study.injection import inject_straggler
-from perfmodel.study.money import Money, energy_json, ladder_json, price_runs, serving_json
+from perfmodel.study.money import Money, energy_json, price_runs, serving_json
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
@@ -156,7 +156,7 @@ def _bill(money: Money) -> dict[str, Any]:
         "work_per_usd": money.work_per_usd if priced else None,
         "cost_basis": money.basis,
         "work": money.work,
-        "marginal": ladder_json(money.ladder),
+        "marginal": metrics.ladder_rows(money.ladder),
     }
 
 

@@ -8,7 +8,7 @@ or by the best-fitting law. They differ where time grows with K: Amdahl's fit ta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from perfmodel.study.regimes import HOUR_S, PriceRegime
 from perfmodel.study.statistics import Points
 from perfmodel.study.table import Timings
 
+PROPORTIONAL: Final = 0.05  # by which a price per worker may differ from K to K
 SUPERLINEAR: Final = 0.005  # excess of E over 1 that counts when no interval is known
 
 
@@ -172,9 +173,20 @@ def per_worker(timings: Timings, price_per: str | None) -> Timings:
     return replace(timings, columns={**timings.columns, "price_usd_per_h": price * timings.k})
 
 
-def price_looks_per_worker(timings: Timings) -> bool:
-    """Whether the table's price is the same at every K, as that of one worker is."""
+def price_reads_as(timings: Timings) -> Literal["worker", "cluster", "unclear"] | None:
+    """What `price_usd_per_h` looks like from its numbers; None where a table has none, or too few K to tell.
+
+    One price at every K is that of a worker, one that grows in proportion to K that of the whole cluster.
+    """
     price = timings.columns.get("price_usd_per_h")
-    if price is None or np.unique(timings.k).size < 2 or not np.isfinite(price).all():
-        return False
-    return bool(price[0] > 0 and np.allclose(price, price[0], rtol=1e-9))
+    if (
+        price is None
+        or np.unique(timings.k).size < 2
+        or not np.isfinite(price).all()
+        or not (price > 0).any()
+    ):
+        return None
+    if np.allclose(price, price[0], rtol=1e-9):
+        return "worker"
+    per_worker = price / timings.k
+    return "cluster" if np.allclose(per_worker, per_worker[0], rtol=PROPORTIONAL) else "unclear"

@@ -154,3 +154,51 @@ def test_a_number_that_the_law_does_not_have_is_refused(law, arguments, named):
     code, out, err = law(*arguments)
     assert (code, out) == (2, "")
     assert named in err
+
+
+@pytest.mark.parametrize("serial", ["0", "0.05", "0.4"])
+def test_gustafson_agrees_with_its_definitions(law, serial):
+    """S is the time of the grown problem on one worker over that on K, and E = S / K."""
+    _, out, _ = law("gustafson", "--serial", serial, "-k", "1..512", "--format", "json")
+    k, curve = result(out)["k"], result(out)["curves"][0]
+    for i, workers in enumerate(k):
+        assert curve["speedup"][i] == pytest.approx(curve["time_on_one"][i] / curve["time"][i])
+        assert curve["efficiency"][i] == pytest.approx(curve["speedup"][i] / workers)
+        assert curve["time_on_one"][i] == pytest.approx(float(serial) + workers * (1 - float(serial)))
+
+
+def test_what_each_worker_brings_and_costs(law):
+    _, out, _ = law("amdahl", "--serial", "0.05", "-k", "1..512", "--format", "json")
+    k, curve = result(out)["k"], result(out)["curves"][0]
+    assert curve["percent_of_ceiling"][-1] == pytest.approx(100 * curve["speedup"][-1] / 20)
+    assert curve["marginal_speedup"][0] is None
+    for i in range(1, len(k)):
+        gained = (curve["speedup"][i] - curve["speedup"][i - 1]) / (k[i] - k[i - 1])
+        assert curve["marginal_speedup"][i] == pytest.approx(gained)
+        assert curve["relative_cost"][i] == pytest.approx(k[i] * curve["time"][i])
+    _, table, _ = law("amdahl", "--serial", "0.05", "-k", "1,16")
+    for words in ("of the ceiling", "45.7", "1.7500"):
+        assert words in " ".join(table.split())
+    _, endless, _ = law("gustafson", "--serial", "0.05", "-k", "1,16", "--format", "json")
+    assert result(endless)["curves"][0]["percent_of_ceiling"] is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("gustafson",), ("communication", "--regime", "weak", "--alpha", "10 ms", "--term", "log2p1")],
+)
+def test_weak_laws_are_drawn_against_a_flat_one(law, arguments):
+    _, out, _ = law(*arguments, "--serial", "0.04", "-k", "1..64")
+    assert "speedup over K" not in out
+    top = next(line for line in out.splitlines() if line.strip().startswith("1 |"))
+    assert set(top.partition("|")[2].strip()) <= {"●", "·", " "}
+
+
+def test_digits_are_as_many_as_asked_for(law):
+    _, out, _ = law("amdahl", "--serial", "0.05", "-k", "1..64", "--digits", "6")
+    for number in ("0.0648438", "15.4217", "0.240964"):
+        assert number in out
+    _, usual, _ = law("amdahl", "--serial", "0.05", "-k", "1..64")  # nothing is left of the question before
+    assert "0.0648 " in usual
+    code, _, said = law("amdahl", "--digits", "0")
+    assert (code, "--digits" in said) == (2, True)

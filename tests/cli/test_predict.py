@@ -179,6 +179,37 @@ def test_a_generic_workload_on_an_inline_cluster(tmp_path, capsys):
     assert result["cost_usd"][0] == pytest.approx(2 / 3600 * result["time_s"][0])
 
 
+def test_the_ladder_and_what_a_dollar_trains(capsys):
+    arguments = [
+        "predict",
+        "-w",
+        "resnet50",
+        "-c",
+        "dgx-a100",
+        "-k",
+        "1..64",
+        "--set",
+        "price={per_accelerator: 2 USD/h}",
+    ]
+    assert main([*arguments, "--set", "steps=100", "--set", "global_batch=2048", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["result"]
+    assert [step["step"] for step in found["marginal"]] == [
+        "1->2",
+        "2->4",
+        "4->8",
+        "8->16",
+        "16->32",
+        "32->64",
+    ]
+    for i, step in enumerate(found["marginal"]):
+        assert step["speedup"] == pytest.approx(found["speedup"][i + 1] - found["speedup"][i])
+        assert step["cost_usd"] == pytest.approx(found["cost_usd"][i + 1] - found["cost_usd"][i])
+    for usd, samples in zip(found["cost_usd"], found["work_per_usd"], strict=True):
+        assert samples == pytest.approx(100 * 2048 / usd)
+    assert main(arguments) == 0
+    assert "Marginal ladder" in capsys.readouterr().out
+
+
 def test_weak_scaling(capsys):
     assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "--regime", "weak", "--set", "batch_per_accelerator=64",
                  "-k", "1..64", "--format", "json"]) == 0  # fmt: skip

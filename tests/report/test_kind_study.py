@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perfmodel.report import html, markdown, tables
+from perfmodel.report import text as words
 from perfmodel.report.kinds import study as kind
 from perfmodel.report.plots import figure
 from perfmodel.study.options import StudyOptions
@@ -101,8 +102,25 @@ def test_charts_show_bend_threshold_and_straggler():
     assert [mark.label for mark in charts["Speedup"].marks] == ["bend", "recommended"]
     assert charts["Efficiency"].floor == 0.70
     assert [series.name for series in charts["Speedup"].series] == ["measured", "ideal", "with a straggler"]
-    weak = {chart.title for chart in kind.charts(envelope(regime="weak"))}
-    assert "Weak scaling" in weak
+
+
+def test_weak_scaling_is_drawn_against_a_flat_one_and_nothing_else():
+    charts = {chart.title: chart for chart in kind.charts(envelope(regime="weak"))}
+    assert "Speedup" not in charts  # only on request, by `report --figure speedup`
+    weak = charts["Weak scaling"]
+    assert [series.name for series in weak.series] == ["measured", "with a straggler", "ideal: flat"]
+    assert set(weak.series[-1].y) == {1.0}
+    assert weak.floor == 0.70
+
+
+def test_parts_of_a_run_share_one_unit():
+    table = (
+        "k,compute_s,communication_s,idle_s\n1,800,0,0\n2,400,18,12\n4,200,34,26\n8,100,58,48\n16,50,95,90\n"
+    )
+    found = study(parse_timings(table)).envelope()
+    (parts,) = [one for one in kind.tables(found) if one.title == "Time by part"]
+    headings = [heading for heading, _ in words.table_text(parts)]
+    assert headings[1:4] == ["compute [s]", "communication [s]", "idle [s]"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from perfmodel.cli.main import main
 from perfmodel.errors import SpecError, UsageError
+from perfmodel.study import textbook
 from perfmodel.study.options import StudyOptions
 from perfmodel.study.regimes import parse_regimes
 from perfmodel.study.rubric import study, study_file
@@ -133,6 +134,20 @@ def test_a_price_of_one_worker_is_told_from_the_numbers_and_by_flag():
     told = study(parse_timings(text), StudyOptions(regime="strong", price_per="worker")).result
     assert told["cost_usd"][-1] == pytest.approx(4 * 2 * 1000 / 3600)
     assert not [item for item in told["honesty"] if item["code"] == "price_of_what"]
+
+
+@pytest.mark.parametrize(
+    ("prices", "looks"),
+    [((1, 2, 4), "cluster"), ((2, 2, 2), "worker"), ((2, 3, 9), "unclear"), ((1, 2.02, 3.95), "cluster")],
+)
+def test_what_a_price_is_of_is_read_from_the_numbers_or_asked(prices, looks):
+    rows = "".join(f"{k},{1000 / k},{p}\n" for k, p in zip((1, 2, 4), prices, strict=True))
+    timings = parse_timings("k,time_s,price_usd_per_h\n" + rows)
+    assert textbook.price_reads_as(timings) == looks
+    asked = [item["code"] for item in study(timings, StudyOptions(regime="strong")).result["honesty"]]
+    assert ("price_of_what" in asked) == (looks != "cluster")
+    said = study(timings, StudyOptions(regime="strong", price_per="cluster")).result["honesty"]
+    assert "price_of_what" not in [item["code"] for item in said]
 
 
 def test_quality_is_a_column_of_every_output(tmp_path, monkeypatch, capsys):

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.report.model import Cell, Column, Envelope, Mark, Table, inputs_of, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Mark,
+    Series,
+    Table,
+    inputs_of,
+    mappings,
+    result_of,
+)
 from perfmodel.specs.layout import layout_words
 
+WEAK_SCALING = "Weak scaling"  # the chart that stands in the place of the speedup
 KNEE_RULES = {
     "threshold": "knee by efficiency",
     "curvature": "knee by curvature",
@@ -53,6 +65,19 @@ def array(result: Mapping[str, Any], key: str, length: int) -> list[Any]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [*value[:length], *([None] * (length - len(value)))]
     return [None] * length
+
+
+def weak_chart(
+    curves: Sequence[Series],
+    k: Sequence[float],
+    alt: str,
+    marks: Sequence[Mark] = (),
+    floor: Any = None,
+    ratio: str = "T(K0) / T(K)",
+) -> Chart:
+    """Weak scaling as it is drawn everywhere: curves of T(K0)/T(K) against a flat one."""
+    flat = Series("ideal: flat", k, [1.0] * len(k), style="dashed")
+    return Chart(WEAK_SCALING, "K", ratio, [*curves, flat], alt=alt, marks=marks, floor=floor)
 
 
 def at(result: Mapping[str, Any], key: str, k: Any) -> Any:
@@ -127,6 +152,22 @@ def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
     usual = f"Change of the step time{where} when one input moves down and up."
     note = str(result.get("sensitivity_note") or usual)
     return [Table("Sensitivity", columns, cells, note=note, role="sensitivity")]
+
+
+def ladder(result: Mapping[str, Any]) -> list[Table]:
+    """What each step to the next K brings and costs for the same work; none without a price."""
+    steps = [s for s in mappings(result.get("marginal")) if s.get("cost_usd") is not None]
+    if not steps:
+        return []
+    columns = [
+        Column("step", "", 0), Column("more S", "x", 0), Column("more cost, same work", "USD", 0), Column("S per USD", "", 0),
+        Column("note", "", 2),
+    ]  # fmt: skip
+    keys = ("step", "speedup", "cost_usd", "speedup_per_usd", "note")
+    rows: list[list[Cell]] = [[step.get(key) for key in keys] for step in steps]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return [Table("Marginal ladder", columns, rows, role="breakdown")]
 
 
 def limits(result: Mapping[str, Any]) -> list[Table]:

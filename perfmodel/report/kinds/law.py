@@ -56,20 +56,31 @@ def tables(envelope: Envelope) -> list[Table]:
     """The curves, one row for each parameter and K; ceilings; the inverse."""
     result = result_of(envelope)
     ks = list(result.get("k") or ())
-    rows: list[list[Cell]] = []
-    for curve in curves(result):
-        lists = [common.array(curve, key, len(ks)) for key in ("time", "speedup", "efficiency")]
-        for i, k in enumerate(ks):
-            rows.append([curve.get("serial_fraction"), curve.get("kappa"), k, *(_four(v[i]) for v in lists)])
-    with_kappa = result.get("law") == "usl"
-    columns = [
-        Column("serial", "", 0, "serial_fraction"), Column("kappa", "", 0, "kappa"), Column("K", "", 0, "k"),
-        Column("T", "", 0, "time"), Column("S", "", 0, "speedup"), Column("E", "", 0, "efficiency"),
+    named = [
+        Column("T", "", 0, "time"), Column("T on one worker", "", 0, "time_on_one"), Column("S", "", 0, "speedup"),
+        Column("E", "", 0, "efficiency"), Column("of the ceiling [%]", "", 1, "percent_of_ceiling"),
+        Column("more S per worker", "", 2, "marginal_speedup"), Column("cost", "", 1, "relative_cost"),
     ]  # fmt: skip
-    if not with_kappa:
+    found = curves(result)
+    shown = [c for c in named if any(v is not None for curve in found for v in curve.get(c.key) or ())]
+    rows: list[list[Cell]] = []
+    for curve in found:
+        lists = [common.array(curve, column.key, len(ks)) for column in shown]
+        for i, k in enumerate(ks):
+            parameters = [_plain(curve.get(key)) for key in ("serial_fraction", "kappa")]
+            values = [
+                _percent(v[i]) if c.key == "percent_of_ceiling" else _four(v[i])
+                for c, v in zip(shown, lists, strict=True)
+            ]
+            rows.append([*parameters, k, *values])
+    columns = [
+        Column("serial", "", 0, "serial_fraction"), Column("kappa", "", 0, "kappa"), Column("K", "", 0, "k"), *shown,
+    ]  # fmt: skip
+    if result.get("law") != "usl":
         columns = [c for c in columns if c.title != "kappa"]
         rows = [[row[0], *row[2:]] for row in rows]
-    return [_ceilings(result), Table("Curves", columns, rows, role="curve"), *_keeps(result, ks)]
+    note = "Cost: worker-time of the same work, K = 1 is 1."
+    return [_ceilings(result), Table("Curves", columns, rows, note=note, role="curve"), *_keeps(result, ks)]
 
 
 def _ceilings(result: Mapping[str, Any]) -> Table:
@@ -98,14 +109,19 @@ def _keeps(result: Mapping[str, Any], ks: list[Any]) -> list[Table]:
 
 def figures(envelope: Envelope) -> list[str]:
     """Speedup and efficiency of every curve."""
-    return ["speedup", "efficiency"] if result_of(envelope).get("speedup") else []
+    result = result_of(envelope)
+    names = ["weak", "efficiency", "speedup"] if result.get("regime") == "weak" else ["speedup", "efficiency"]
+    return names if result.get("speedup") else []
 
 
 def notes(envelope: Envelope) -> list[str]:
     """What T is relative to."""
     law = result_of(envelope).get("law")
     if law == "gustafson":
-        return ["The problem grows with K: T is the time on K workers, always one unit."]
+        return [
+            "The problem grows with K: T is the time on K workers, always one unit, and T on one worker that of the same grown "
+            "problem there. S is the second over the first, and E = S / K."
+        ]
     if law == "communication":
         return ["Times in seconds, for one second of work at K = 1 before communication."]
     return ["T is relative to one worker."]
@@ -115,9 +131,15 @@ def charts(envelope: Envelope) -> list[Chart]:
     """Speedup of every curve against the ideal line."""
     result = result_of(envelope)
     k = [float(x) for x in result.get("k") or ()]
-    series = [Series(label(c), k, common.array(c, "speedup", len(k))) for c in curves(result)]
+    is_weak = result.get("regime") == "weak"
+    key = "efficiency" if is_weak else "speedup"
+    series = [Series(label(c), k, common.array(c, key, len(k))) for c in curves(result)]
     if not k or not series:
         return []
+    if is_weak:
+        alt = f"Efficiency against a flat one. {answer(envelope)}"
+        ratio = "S / K" if result.get("law") == "gustafson" else "T(K0) / T(K)"
+        return [common.weak_chart(series, k, alt, ratio=ratio)]
     series.append(Series("ideal", k, k, style="dashed"))
     alt = f"Speedup against K. {answer(envelope)}"
     return [Chart("Speedup", "K", "speedup", series, alt=alt, y_log=True, y_quantity="x")]
@@ -130,10 +152,22 @@ def label(curve: Mapping[str, Any]) -> str:
     return f"s = {curve.get('serial_fraction'):g}"
 
 
+def _plain(value: Any) -> str | None:
+    return None if value is None else f"{value:g}"
+
+
+def _percent(value: Any) -> str | None:
+    if text.stated_digits() is not None:
+        return _four(value)
+    return f"{value:.1f}" if isinstance(value, (int, float)) else None
+
+
 def _four(value: Any) -> str | None:
-    """Four decimals, or four digits of what they would not show."""
+    """Four decimals, or four digits of what they would not show; as many significant digits as somebody asked for."""
     if not isinstance(value, (int, float)):
         return None
+    if text.stated_digits() is not None:
+        return text.number(value)
     return f"{value:.4g}" if 0.0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 

@@ -72,6 +72,7 @@ def tables(envelope: Envelope) -> list[Table]:
     return [
         *_decision(result),
         _curve(result, is_auto=inputs_of(envelope).get("layout") == "auto"),
+        *common.ladder(result),
         *_parts(result),
         *_ledger(result),
         *common.assumptions(result),
@@ -190,6 +191,15 @@ def charts(envelope: Envelope) -> list[Chart]:
             alt=f"Efficiency of {subject} against K.", y_quantity="%", marks=marks, floor=_threshold(result),
         ),
     ]  # fmt: skip
+    if common.setting(envelope, "regime") == "weak":
+        e, least, most = (common.array(result, f"efficiency{end}", n) for end in ("", "_low", "_high"))
+        at_e = [Mark(m.label, m.x, common.at(result, "efficiency", int(m.x)), m.style) for m in marks]
+        alt = f"T(K0)/T(K) of {subject} against a flat one. {answer(envelope)}"
+        ratios = [Series("predicted", k, e, least, most)]
+        if measured:
+            y = [None if s is None else s / x for x, s in zip(measured.x, measured.y, strict=True)]
+            ratios.append(Series("measured", measured.x, y, style="dots"))
+        found = [common.weak_chart(ratios, k, alt, at_e, _threshold(result))]
     parts = mapping(result.get("parts_s"))
     layers = [Series(name, k, values) for name, values in common.largest(parts, n).items()]
     if layers:
@@ -289,6 +299,7 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
         ("throughput", Column("per s", "", 5, "throughput")),
         ("memory_bytes", Column("memory", "B", 4, "memory_bytes")),
         ("cost_usd", Column("cost", "USD", 2, "cost_usd")),
+        ("work_per_usd", Column("samples per USD", "", 4, "work_per_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
         ("carbon_g", Column("CO2", "g", 6, "carbon_g")),
     ]

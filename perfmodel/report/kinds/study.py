@@ -51,7 +51,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_decision(result),
         _curve(result),
         *_parts(result),
-        *_ladder(result),
+        *common.ladder(result),
         *_regimes(result),
         *_gap(result),
         *_fits(result),
@@ -135,11 +135,18 @@ def charts(envelope: Envelope) -> list[Chart]:
             marks=[Mark(m.label, m.x) for m in marks], floor=mapping(result.get("threshold")).get("value"),
         ),
     ]  # fmt: skip
-    if result.get("regime") == "weak":
-        flat = Series("ideal: flat", k, [1.0] * n, style="dashed")
-        ratio = Series("measured", k, common.array(result, "efficiency", n))
-        alt = "Measured T(K0)/T(K) against a flat one."
-        found.insert(0, Chart("Weak scaling", "K", "T(K0) / T(K)", [ratio, flat], alt=alt))
+    if result.get("regime") == "weak":  # the scaled speedup and E would tell the same once more
+        e, half = (common.array(result, key, n) for key in ("efficiency", "efficiency_ci95"))
+        low, high = (
+            [None if a is None or b is None else a + sign * b for a, b in zip(e, half, strict=True)]
+            for sign in (-1.0, 1.0)
+        )
+        slowed = [Series("with a straggler", k, common.array(injected, "efficiency", n), style="ghost")]
+        ratio = Series("measured", k, e, low, high)
+        alt = f"Measured T(K0)/T(K) against a flat one. {answer(envelope)}"
+        at_e = [Mark(m.label, m.x, common.at(result, "efficiency", int(m.x)), m.style) for m in marks]
+        limit = mapping(result.get("threshold")).get("value")
+        found = [common.weak_chart([ratio, *(slowed if injected else [])], k, alt, at_e, limit)]
     parts = mapping(result.get("parts_s"))
     if parts:
         layers = [Series(str(name), k, common.array(parts, name, n)) for name in parts]
@@ -228,7 +235,7 @@ def _curve(result: Mapping[str, Any]) -> Table:
         ("cost_per_work", Column("cost per unit of work", "USD", 4, "cost_per_work")),
         ("work_per_usd", Column("units of work per USD", "", 5, "work_per_usd")),
         ("energy_j", Column("energy", "J", 5, "energy_j")),
-        ("quality_by_k", Column("quality", "", 1, "quality")),
+        ("quality_by_k", Column("quality", "", 0, "quality")),
         ("carbon_g", Column("CO2", "g", 5, "carbon_g")),
         ("speedup_fitted", Column("Amdahl S", "x", 3, "speedup_fitted")),
         ("throughput", Column("per s", "", 5, "throughput")),
@@ -270,7 +277,7 @@ def _parts(result: Mapping[str, Any]) -> list[Table]:
     if not parts:
         return []
     columns = [Column("K", "", 0, "k")]
-    columns += [Column(str(name), "s", 0, f"{name}_s") for name in parts]
+    columns += [Column(str(name), "s", 0, f"{name}_s", _finest(parts)) for name in parts]
     columns += [Column(f"{name} share", "", 1, f"{name}_percent") for name in percent]
     lists = [common.array(parts, name, len(ks)) for name in parts]
     shares = [[_percent(v) for v in common.array(percent, name, len(ks))] for name in percent]
@@ -283,6 +290,16 @@ def _parts(result: Mapping[str, Any]) -> list[Table]:
         [k, *(v[i] for v in (*lists[: len(parts)], *shares, *bills))] for i, k in enumerate(ks)
     ]
     return [Table("Time by part", columns, rows, role="breakdown")]
+
+
+def _finest(parts: Mapping[str, Any]) -> str:
+    """The column of the part whose unit all parts take: the one that mostly takes least."""
+    middle: dict[str, float] = {}
+    for name, values in parts.items():
+        timed = sorted(v for v in values if v)
+        if timed:
+            middle[str(name)] = timed[(len(timed) - 1) // 2]
+    return f"{min(middle, key=lambda name: middle[name])}_s" if middle else ""
 
 
 def _regimes(result: Mapping[str, Any]) -> list[Table]:
@@ -320,21 +337,6 @@ def _gap(result: Mapping[str, Any]) -> list[Table]:
 
 def _percent(value: Any) -> str | None:
     return f"{value:.1f} %" if isinstance(value, (int, float)) else None
-
-
-def _ladder(result: Mapping[str, Any]) -> list[Table]:
-    steps = [s for s in mappings(result.get("marginal")) if s.get("cost_usd") is not None]
-    if not steps:
-        return []
-    columns = [
-        Column("step", "", 0), Column("more S", "x", 0), Column("more cost, same work", "USD", 0), Column("S per USD", "", 0),
-        Column("note", "", 2),
-    ]  # fmt: skip
-    keys = ("step", "speedup", "cost_usd", "speedup_per_usd", "note")
-    rows: list[list[Cell]] = [[step.get(key) for key in keys] for step in steps]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return [Table("Marginal ladder", columns, rows, role="breakdown")]
 
 
 def _fits(result: Mapping[str, Any]) -> list[Table]:

@@ -75,7 +75,9 @@ def efficiency(envelope: Envelope) -> Figure:
 
 
 def weak(envelope: Envelope) -> Figure:
-    """Weak scaling: T(K0)/T(K) against a flat 1.0, with the loss at each K in percent."""
+    """Weak scaling: T(K0)/T(K) against a flat 1.0, with the loss at each K in percent; of a law its every curve."""
+    if kind_of(envelope) == "law":
+        return _laws(envelope, "efficiency", "efficiency against a flat 1", 1.0)
     curve = data.scaling(envelope)
     figure, axes = style.new(f"Weak scaling{_of(curve)}", "", "T(K0) / T(K)")
     start = next((t for t in curve.time if t), None)

@@ -130,19 +130,21 @@ function charts() {
     `now ${quantity(at(result, key, k), unit)}`,
     ...(ghost ? [`baseline ${quantity(at(old, key, k), unit)}`] : []),
   ];
+  const isWeak = state.regime === "weak"; // drawn as T(K0)/T(K), whose ideal is a flat 1
+  const key = isWeak ? "efficiency" : "speedup";
   const series = [
-    { ...line("now, 90 % band", "s0", result, "speedup"), low: result.speedup_low, high: result.speedup_high },
-    { name: "ideal", look: "ideal dashed", x: result.k, y: result.k },
+    { ...line("now, 90 % band", "s0", result, key), low: result[`${key}_low`], high: result[`${key}_high`] },
+    { name: isWeak ? "ideal: flat" : "ideal", look: "ideal dashed", x: result.k, y: isWeak ? result.k.map(() => 1) : result.k },
   ];
-  if (ghost) series.push(line("baseline", "s5 ghost", old, "speedup"));
+  if (ghost) series.push(line("baseline", "s5 ghost", old, key));
   const base = result.baseline_k ?? 1;
   const start = at(result, "time_s", base);
   if (state.timings && start) {
-    const scale = (k) => (state.regime === "weak" ? k : base) * start;
-    series.push({ name: "measured", look: "s2 dots", x: state.timings.map((t) => t.k), y: state.timings.map((t) => scale(t.k) / t.time_s) });
+    const scale = isWeak ? () => start : () => base * start;
+    series.push({ name: "measured", look: "s2 dots", x: state.timings.map((t) => t.k), y: state.timings.map((t) => scale() / t.time_s) });
   }
   legend($("legend-speedup"), series.map(({ name, look }) => ({ name, look })));
-  lines($("chart-speedup"), { ...common, title: "Speedup against K", alt: now.summary?.answer ?? "", yTitle: "speedup", series, yLog: true, show: both("speedup", "x") });
+  lines($("chart-speedup"), { ...common, title: isWeak ? "Weak scaling" : "Speedup against K", alt: now.summary?.answer ?? "", yTitle: isWeak ? "T(K0) / T(K)" : "speedup", series, yLog: !isWeak, show: both(key, isWeak ? "%" : "x") });
   lines($("chart-efficiency"), {
     ...common, title: "Efficiency against K", alt: "The zone under the threshold is shaded.", yTitle: "efficiency [%]", percent: true, bounds: [],
     series: [line("now", "s0", result, "efficiency"), ...(ghost ? [line("baseline", "s5 ghost", old, "efficiency")] : [])],
