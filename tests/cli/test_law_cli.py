@@ -177,7 +177,7 @@ def test_what_each_worker_brings_and_costs(law):
         assert curve["marginal_speedup"][i] == pytest.approx(gained)
         assert curve["relative_cost"][i] == pytest.approx(k[i] * curve["time"][i])
     _, table, _ = law("amdahl", "--serial", "0.05", "-k", "1,16")
-    for words in ("of the ceiling", "45.7", "1.7500"):
+    for words in ("ceiling [%]", "45.7", "1.7500"):
         assert words in " ".join(table.split())
     _, endless, _ = law("gustafson", "--serial", "0.05", "-k", "1,16", "--format", "json")
     assert result(endless)["curves"][0]["percent_of_ceiling"] is None
