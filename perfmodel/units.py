@@ -64,7 +64,7 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "FLOP/s": ("ZFLOP/s", "EFLOP/s", "PFLOP/s", "TFLOP/s", "GFLOP/s", "MFLOP/s", "kFLOP/s", "FLOP/s"),
     "s": ("day", "h", "min", "s", "ms", "us", "ns", "ps"),
     "W": ("GW", "MW", "kW", "W", "mW"),
-    "J": ("TJ", "GJ", "MJ", "kJ", "J", "mJ"),
+    "J": ("TWh", "GWh", "MWh", "kWh", "kJ", "J", "mJ"),  # as electricity is sold
     "USD": ("USD",),
     "USD/s": ("USD/h",),
     "USD/J": ("USD/kWh",),
@@ -353,6 +353,17 @@ def percent(share: float, digits: int = 3) -> str:
     ('97.5 %', '70 %')
     """
     return f"{100.0 * share:.{digits}g} %"
+
+
+def chance_in_words(chance: float) -> str:
+    """A probability for a sentence: nothing that a model predicts is certain.
+
+    >>> chance_in_words(0.953), chance_in_words(1.0), chance_in_words(0.0004)
+    ('95 %', 'above 99 %', 'below 1 %')
+    """
+    if not math.isfinite(chance):
+        return "not known"
+    return "below 1 %" if chance < 0.01 else "above 99 %" if chance > 0.99 else f"{100.0 * chance:.0f} %"
 
 
 def _plain(value: Fraction, digits: int) -> str:

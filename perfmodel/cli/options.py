@@ -102,6 +102,8 @@ SpecsOption = Annotated[
     list[Path] | None,
     typer.Option("--specs", metavar="DIR", help="Folder of your own specs; they win. Repeatable."),
 ]
+DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest run: "3 day".')]
+BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")

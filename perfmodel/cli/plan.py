@@ -14,7 +14,7 @@ import typer
 
 from perfmodel.cli import completion
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
-from perfmodel.cli.options import JobFile, parse_set, scalar, told_by
+from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, parse_set, scalar, told_by
 from perfmodel.cli.readings import quantity
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError, gathered
 
@@ -47,8 +47,8 @@ def plan(
         Objective | None,
         typer.Option(help="What to minimise; cost when only a deadline is given, else time."),
     ] = None,
-    deadline: Annotated[str | None, typer.Option(help='Longest run: "3 day".')] = None,
-    budget: Annotated[str | None, typer.Option(help='Dearest run: "5000 USD".')] = None,
+    deadline: DeadlineOption = None,
+    budget: BudgetOption = None,
     max_k: Annotated[int | None, typer.Option(min=1, help="Most accelerators.")] = None,
     min_efficiency: Annotated[
         float | None,

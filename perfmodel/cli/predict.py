@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
-from perfmodel.cli.options import JobFile
+from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, told_by
 
 
 def register(app: typer.Typer) -> None:
@@ -26,10 +26,17 @@ def predict(
     draws: Annotated[
         int, typer.Option(min=0, max=100_000, help="Draws behind the intervals of knee and p*.")
     ] = 200,
+    deadline: DeadlineOption = None,
+    budget: BudgetOption = None,
     to: ResultFlags,
 ) -> None:
     """Predict T(K), speedup and efficiency with 90 % bands, the knee and its cause, p*, cost, energy and carbon."""
-    known, found = flags.known(), flags.job(job)
+    changed = {
+        name: told_by(f"--{name}", text)
+        for name, text in (("deadline", deadline), ("budget", budget))
+        if text
+    }
+    known, found = flags.known(), flags.job(job, changed=changed)
     from perfmodel.decide.prediction import predict as predict_job
 
     to.emit(predict_job(found, known, draws=draws, seed=to.seed, threshold=threshold))

@@ -121,6 +121,31 @@ def slowdown(k: npt.ArrayLike, reliability: Reliability) -> Floats:
     return np.where(slow < NEVER, slow, np.nan)
 
 
+def wall_quantiles(
+    k: npt.ArrayLike, work_s: npt.ArrayLike, reliability: Reliability, levels: npt.ArrayLike
+) -> Floats:
+    """Wall time [s] that a share `levels` of runs of `work_s` useful seconds on `k` accelerators stays below.
+
+    `work_s` and `levels` may carry a leading axis of draws.
+    """
+    return _wall_of(np.asarray(k, dtype=float), np.asarray(work_s, dtype=float), reliability).quantile(levels)
+
+
+def _wall_of(count: Floats, work: Floats, reliability: Reliability) -> failures.WallTime:
+    """Moments of the wall time; of draws, with the checkpoints of their median."""
+    middle = np.median(work, axis=0) if work.ndim > count.ndim else work
+    best = reliability.checkpoint_interval_s(count)
+    # A run shorter than its interval needs no checkpoint when the interval was ours to choose.
+    skip = (best >= middle) & (reliability.interval_s is None)
+    return failures.wall_time(
+        work,
+        rate_per_s=reliability.rate_per_s(count),
+        checkpoint_s=np.where(skip, 0.0, reliability.checkpoint_s),
+        restart_s=reliability.downtime_s(count),
+        interval_s=np.minimum(best, middle),
+    )
+
+
 def run(
     k: npt.ArrayLike,
     work_s: npt.ArrayLike,
@@ -144,20 +169,11 @@ def run(
     rate = reliability.rate_per_s(count)
     interval = np.minimum(reliability.checkpoint_interval_s(count), work)
     downtime = reliability.downtime_s(count)
-    # A run shorter than its interval needs no checkpoint when the interval was ours to choose.
-    skip = (reliability.checkpoint_interval_s(count) >= work) & (reliability.interval_s is None)
-    pause = np.where(skip, 0.0, reliability.checkpoint_s)
-
-    def wall_of(useful: Floats) -> failures.WallTime:
-        return failures.wall_time(
-            useful, rate_per_s=rate, checkpoint_s=pause, restart_s=downtime, interval_s=interval
-        )
-
-    wall = wall_of(work)
+    wall = _wall_of(count, work, reliability)
     if draws.ndim > count.ndim:
         rng = np.random.default_rng(seed)
         levels = (np.arange(draws.shape[0]) + 0.5) / draws.shape[0]
-        mixed = wall_of(draws).quantile(rng.permutation(levels)[:, None])
+        mixed = wall_quantiles(count, draws, reliability, rng.permutation(levels)[:, None])
         low, high = np.quantile(mixed, [0.05, 0.95], axis=0)
     else:
         low, high = wall.quantile(0.05), wall.quantile(0.95)

@@ -19,8 +19,10 @@ from perfmodel.decide.knee_causes import knee_odds, knees, ratio_band
 from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, speedup
 from perfmodel.decide.power import energy_band, measured_power, power_of, range_share
 from perfmodel.decide.pricing import Tariff
+from perfmodel.decide.rates import no_rates, rates
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
+from perfmodel.decide.wholerun import whole_run
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import Layout
@@ -172,6 +174,9 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
     costs = {
         f"cost_usd{end}": usd_of(seconds) if is_priced else np.full(k.shape, np.nan) for end, seconds in ends
     }
+    run = _run(job, found, tariff_of(job.price, job.cluster, job.reliability))
+    if run is not None and job.steps is not None:  # interruptions widen the band of a whole run
+        costs |= {f"cost_usd{end}": run[f"cost_usd{end}"] / work for end in ("_low", "_high")}
     return {
         "k": k.astype(int),
         "regime": job.regime,
@@ -185,6 +190,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "efficiency_low": eff * below,
         "efficiency_high": eff * above,
         "throughput": found.setup.global_batch / time,
+        **rates(job, found.setup.operations, k, time, found.setup.global_batch),
         "parts_s": found.parts,
         "hidden_s": found.hidden_s,
         "ledger_accelerator_s": lost,
@@ -196,6 +202,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "cost_basis": _cost_basis(job),
         "marginal": ladder_rows(marginal_ladder(k, ups, costs["cost_usd"])),
         "work_per_usd": _samples_per_usd(found, steps / work, costs["cost_usd"]),
+        "run": run,
         **_energy(job, found, beliefs, steps, work),
         "baseline_k": int(k[base]),
         "knee": knees(
@@ -231,6 +238,21 @@ def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
     """Samples that a dollar trains at each K; NaN without a price."""
     usd = np.where(cost_usd > 0.0, cost_usd, np.nan)
     return np.asarray(found.setup.global_batch * runs / usd)
+
+
+def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Any] | None:
+    """The whole run at each K; None where nobody says how long it is."""
+    if job.run_samples is None and job.steps is None:
+        return None
+    steps = (
+        float(job.steps)
+        if job.steps is not None
+        else np.ceil(float(job.run_samples or 0) / found.setup.global_batch)
+    )
+    made = whole_run(
+        found.k, found.time_s, found.high_s, steps, tariff, deadline_s=job.deadline, budget_usd=job.budget
+    )
+    return made.as_dict(steps)
 
 
 def _energy(job: Job, found: Curve, beliefs: Beliefs, steps: float, work: Array) -> dict[str, Array]:
@@ -344,6 +366,8 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "k": k.astype(int),
         "regime": job.regime,
         **dict.fromkeys(names, blank),
+        **no_rates(k.shape),
+        "run": None,
         "parts_s": dict.fromkeys(found.parts, blank),
         "ledger_accelerator_s": dict.fromkeys(found.parts, blank),
         **_memory(found),

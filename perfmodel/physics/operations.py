@@ -122,6 +122,14 @@ class Operations:
         slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count
         return np.asarray(slots.sum(axis=0) + self.attention_flop + self.other_flop)
 
+    def model_flop(self) -> Array:
+        """FLOP of forward and backward of one sample as utilisation counts them: thrice the forward pass, nothing repeated.
+
+        Frozen weights need no weight gradient.
+        """
+        slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count
+        return np.asarray(3.0 * self.forward_flop() - (1.0 - self.trainable_fraction) * slots.sum(axis=0))
+
     def training_flop(self) -> Array:
         """FLOP of forward and backward; frozen weights need no weight gradient."""
         slots = 2.0 * self.tokens * self.slot_rows * self.slot_inner * self.slot_outer * self.slot_count

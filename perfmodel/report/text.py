@@ -17,6 +17,8 @@ _DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3,
 _TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 # A duration changes its unit where the larger one reads better: 90 min rather than 1.5 h.
 _TIME_FROM = {"d": 2 * 86400.0, "h": 2 * 3600.0, "min": 120.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 0.0}
+_KWH = 3.6e6
+_SOLD = ((1e15, "T"), (1e12, "G"), (1e9, "M"), (1e6, "k"))  # of 3.6 J
 _PREFIXED = ("B", "B/s", "FLOP", "FLOP/s", "W", "J", "g")
 
 
@@ -69,8 +71,8 @@ def number(value: float, digits: int | None = None) -> str:
 def scale(values: Iterable[Cell], quantity: str) -> tuple[float, str]:
     """The factor and the unit that suit a set of values of one quantity: `shown = value / factor`.
 
-    >>> scale([0.012, 0.5], "s"), scale([4e10], "B"), scale([0.5, 0.9], "%")
-    ((0.001, 'ms'), (1000000000.0, 'GB'), (0.01, '%'))
+    >>> scale([0.012, 0.5], "s"), scale([4e10], "B"), scale([0.5, 0.9], "%"), scale([7.2e9], "J")
+    ((0.001, 'ms'), (1000000000.0, 'GB'), (0.01, '%'), (3600000000.0, 'MWh'))
     """
     sizes = sorted(abs(float(v)) for v in values if _is_number(v) and v != 0)
     if quantity == "%":
@@ -80,6 +82,8 @@ def scale(values: Iterable[Cell], quantity: str) -> tuple[float, str]:
         return next((f, u) for f, u in _TIMES if middle >= _TIME_FROM[u])
     if quantity in _PREFIXED:
         middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
+        if quantity == "J" and middle >= _KWH:  # as electricity is sold
+            return next((f * 3.6, f"{p}Wh") for f, p in _SOLD if middle >= 3.6 * f)
         factor, prefix = next(((f, p) for f, p in _DECIMAL if middle >= f), (1.0, ""))
         return factor, prefix + quantity
     return 1.0, quantity if quantity != "x" else ""

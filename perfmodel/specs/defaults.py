@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perfmodel.errors import Problem, SpecError, UsageError
+from perfmodel.specs.amounts import batch_around
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.job import Framework, Job, JobFile, Regime
+from perfmodel.specs.job import Framework, Job, JobFile, Regime, language
 from perfmodel.specs.layout import MISSING_LAYERS, WHOLE_REPLICAS, Layout
 from perfmodel.specs.loader import Tree
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.prices import resolve_price
 from perfmodel.specs.ranges import parse_k
+from perfmodel.specs.runlength import Length
 from perfmodel.specs.stack import CLASS_OF, GradientType, unmodelled
 from perfmodel.specs.usual import completed
 from perfmodel.specs.workload import TRANSFORMER_KINDS
@@ -31,6 +33,7 @@ class Finisher:
         self.spec, self.tree, self.catalog = spec, tree, catalog
         self.problems: list[Problem] = []
         self.notes: list[str] = []
+        self.batch_range: tuple[int, int] | None = None
 
     def job(self, default_name: str | None) -> Job:
         spec = self.spec
@@ -52,6 +55,8 @@ class Finisher:
             seq_len = None
         precision = self._precision()
         global_batch, per_accelerator = self._batch(regime, seq_len)
+        length = Length(spec, self._refuse, regime, k, global_batch, per_accelerator, seq_len)
+        steps, run_samples = length.resolved()
         framework = spec.framework or self._framework()
         gradient_dtype = self._stack()
         self._algorithms()
@@ -77,7 +82,11 @@ class Finisher:
             layout=layout,
             k=k,
             k_given=k_given,
-            steps=spec.steps,
+            steps=steps,
+            run_samples=run_samples,
+            batch_range=self.batch_range,
+            deadline=spec.deadline,
+            budget=spec.budget,
             timed_steps=spec.timed_steps,
             price=price,
             grid=spec.grid,
@@ -182,6 +191,19 @@ class Finisher:
 
     def _batch_words(self) -> None:
         spec = self.spec
+        twice = "batch_per_accelerator" if spec.batch_per_accelerator is not None else "global_batch"
+        if spec.global_batch_tokens is not None and getattr(spec, twice) is not None:
+            self._refuse(
+                "global_batch_tokens",
+                f"both global_batch_tokens and {twice}",
+                f"keep one; --set {twice}=null drops it",
+            )
+        elif spec.global_batch_tokens is not None and spec.regime == "weak":
+            self._refuse(
+                "global_batch_tokens",
+                "weak scaling fixes batch_per_accelerator, not global_batch_tokens",
+                "write batch_per_accelerator: N, or regime: strong",
+            )
         if spec.global_batch is not None and spec.batch_per_accelerator is not None:
             self._refuse(
                 "batch_per_accelerator",
@@ -203,14 +225,12 @@ class Finisher:
 
     def _batch(self, regime: Regime, seq_len: int | None) -> tuple[int | None, int | None]:
         spec = self.spec
-        language = (
-            spec.workload.kind in TRANSFORMER_KINDS
-            and seq_len is not None
-            and spec.workload.sample == "sequence"
-        )
+        in_tokens = language(spec.workload, seq_len)
+        if spec.global_batch_tokens is not None:
+            return self._batch_in_tokens(seq_len if in_tokens else None), None
         if regime == "strong":
             if spec.global_batch is None:
-                batch = max(1, DEFAULT_TOKENS // (seq_len or 1)) if language else DEFAULT_SAMPLES
+                batch = max(1, DEFAULT_TOKENS // (seq_len or 1)) if in_tokens else DEFAULT_SAMPLES
                 self.notes.append(
                     f"global_batch {batch} {spec.workload.sample}s is a default: nobody gave one"
                 )
@@ -219,12 +239,38 @@ class Finisher:
         if spec.batch_per_accelerator is None:
             each = (
                 max(1, DEFAULT_TOKENS // DEFAULT_MAX_K // (seq_len or 1))
-                if language
+                if in_tokens
                 else DEFAULT_SAMPLES_PER_ACCELERATOR
             )
             self.notes.append(f"batch_per_accelerator {each} is a default: nobody gave one")
             return None, each
         return None, spec.batch_per_accelerator
+
+    def _batch_in_tokens(self, seq_len: int | None) -> int:
+        """Sequences of a step that is stated in tokens; sets those that would do as well."""
+        about, name = self.spec.global_batch_tokens, self.spec.workload.name
+        assert about is not None
+        if seq_len is None:
+            self._refuse(
+                "global_batch_tokens", f"a sample of {name} is no sequence of tokens", "write global_batch: N"
+            )
+            return 1
+        if about.value < seq_len * (1.0 - about.give):
+            self._refuse(
+                "global_batch_tokens",
+                f"{about.value:,.0f} tokens are less than one sequence of {seq_len:,}",
+                "state a larger batch, or a shorter seq_len",
+                "S007",
+            )
+            return 1
+        nearest, low, high = batch_around(about, seq_len)
+        self.batch_range = (low, high) if low < high else None
+        if nearest * seq_len != about.value:
+            self.notes.append(
+                f"global_batch {nearest} sequences, {nearest * seq_len:,} tokens, is the nearest to the {about.value:,.0f} tokens "
+                "that were stated"
+            )
+        return nearest
 
     def _precision(self) -> Precision:
         accelerator = self.spec.cluster.accelerator

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from perfmodel.specs.amounts import AroundTokens, Data, Epochs
 from perfmodel.specs.economy import Grid, Price, PriceWords
 from perfmodel.specs.fields import (
     Count,
@@ -28,6 +29,7 @@ from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
 Regime = Literal["strong", "weak"]
 BucketSize = Annotated[float, Quantity("B", least="1 kB", most="1 TB")]
+Budget = Annotated[float, Quantity("USD", least="0.01 USD", most="1000 MUSD")]
 Algorithm = Literal[
     "auto", "ring", "tree", "halving_doubling", "in_switch", "hierarchical", "parameter_server"
 ]
@@ -115,9 +117,18 @@ class JobFile(SpecModel):
     batch_per_accelerator: Count | None = Field(
         None, description="Samples per optimizer step and accelerator."
     )
+    global_batch_tokens: AroundTokens | None = Field(
+        None,
+        description="Tokens per optimizer step, in place of global_batch: 4M, or 4M +-10 % where a near batch will do.",
+    )
     layout: Layout | None = Field(None, description="auto, or a mapping of degrees; missing degrees are 1.")
     k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
+    tokens: Count | None = Field(None, description="Tokens of the whole run, in place of steps.")
+    epochs: Epochs | None = Field(None, description="Passes over `data` of the whole run, in place of steps.")
+    data: Data | None = Field(None, description="One pass over the data, which epochs count.")
+    deadline: Interval | None = Field(None, description="Longest run that will do.")
+    budget: Budget | None = Field(None, description="Dearest run that will do.")
     timed_steps: Count | None = Field(
         None,
         description="Steps over which a run's whole time, start included, is shared; steady steps when missing.",
@@ -158,8 +169,24 @@ class JobFile(SpecModel):
     )
 
 
+def language(workload: Workload, seq_len: int | None) -> bool:
+    """Whether a sample is a sequence of tokens."""
+    return workload.kind in TRANSFORMER_KINDS and seq_len is not None and workload.sample == "sequence"
+
+
+def tokens_per_sample(workload: Workload, seq_len: int | None) -> int | None:
+    """Tokens of a sample of a language model, None of anything else."""
+    if workload.sample == "token":
+        return 1
+    return seq_len if language(workload, seq_len) else None
+
+
 class Job(FileModel):
-    """A job with everything resolved. `notes` say what was assumed."""
+    """A job with everything resolved. `notes` say what was assumed.
+
+    `run_samples` are those of the whole run where its length is known; in the weak regime of a run that is stated in tokens or
+    epochs, `steps` is None, since it differs with K. `batch_range` holds the batches that will do as well as `global_batch`.
+    """
 
     name: str
     workload: Workload
@@ -173,6 +200,10 @@ class Job(FileModel):
     k: tuple[int, ...]
     k_given: bool
     steps: int | None
+    run_samples: int | None = None
+    batch_range: tuple[int, int] | None = None
+    deadline: float | None = None
+    budget: float | None = None
     timed_steps: int | None = None
     price: Price
     grid: Grid | None
@@ -192,6 +223,11 @@ class Job(FileModel):
     stack: Stack | None = None
     algorithm: Algorithms | None = None
     notes: tuple[str, ...]
+
+    @property
+    def tokens_per_sample(self) -> int | None:
+        """Tokens of a sample of a language model, None of anything else."""
+        return tokens_per_sample(self.workload, self.seq_len)
 
     @property
     def is_transformer(self) -> bool:

@@ -142,7 +142,7 @@ def test_the_lock_is_stable_and_reviews_well(demo: Path) -> None:
         first.decode().splitlines(),
     )
     changed = [line for old, line in zip(before, lines, strict=True) if old != line]
-    assert len(changed) == 2  # the price, and the costs
+    assert len(changed) == 3  # the price, and the costs of the ladder and of the whole run
     _, result = run()
     assert result["changes"] == []
 

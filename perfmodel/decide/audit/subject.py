@@ -141,8 +141,7 @@ def load_of(workload: Workload, seq_len: int | None) -> Load | None:
         return None
     slots = 2.0 * ops.tokens * ops.slot_rows * ops.slot_inner * ops.slot_outer * ops.slot_count
     trainable = float(ops.trainable_fraction)
-    frozen = (1.0 - trainable) * float(slots.sum())
-    model = 3.0 * forward - frozen
+    model = float(ops.model_flop())
     logits = (2.0 + trainable) * float(np.sum(slots * ops.slot_last))
     minimum, why = model, "3 x forward"
     if workload.kind in PADDED:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perfmodel.decide.gate.evaluate import array_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.files import parse_json, read_bytes
 from perfmodel.specs.policies import LOCK_NAME
@@ -19,7 +20,8 @@ _REWRITE = "write it again with: perfmodel check --update-baseline"
 DIGITS = 6  # of a prediction: more would churn with the last bit of another processor
 _ARRAYS = (
     "time_s", "time_s_low", "time_s_high", "efficiency", "speedup", "throughput",
-    "cost_usd", "energy_j", "carbon_g", "memory_bytes",
+    "cost_usd", "energy_j", "carbon_g", "memory_bytes", "mfu", "tflop_per_s_per_accelerator",
+    "tokens_per_s_per_accelerator", "run.time_s", "run.cost_usd",
 )  # fmt: skip
 
 
@@ -59,7 +61,7 @@ def summary(result: Mapping[str, Any]) -> dict[str, Any]:
     """What of a prediction is locked: the curve, the parts and the chosen K."""
     chosen = {
         "k": list(result["k"]),
-        **{name: list(result[name]) for name in _ARRAYS if result.get(name) is not None},
+        **{name: list(values) for name in _ARRAYS if (values := array_of(result, name)) is not None},
         "reason": list(result.get("reason") or [None] * len(result["k"])),
         "parts_s": {name: list(values) for name, values in result.get("parts_s", {}).items()},
         "knee": {

@@ -22,10 +22,35 @@ ARRAYS = {
     "energy": "energy_j",
     "carbon": "carbon_g",
     "memory": "memory_bytes",
+    "mfu": "mfu",
+    "tflop_per_s_per_accelerator": "tflop_per_s_per_accelerator",
+    "tokens_per_s_per_accelerator": "tokens_per_s_per_accelerator",
+    "samples_per_s_per_accelerator": "samples_per_s_per_accelerator",
+    "run_time": "run.time_s",
+    "run_cost": "run.cost_usd",
+    "deadline_probability": "run.deadline_probability",
+    "budget_probability": "run.budget_probability",
 }
 # How a metric moves with the time of a step: with it, against it, or not at all. Used where no band is given.
-_WITH_TIME = frozenset({"time_s", "cost_usd", "energy_j", "carbon_g"})
-_AGAINST_TIME = frozenset({"efficiency", "speedup", "throughput"})
+_WITH_TIME = frozenset({"time_s", "cost_usd", "energy_j", "carbon_g", "run.time_s", "run.cost_usd"})
+_AGAINST_TIME = frozenset(
+    {
+        "efficiency",
+        "speedup",
+        "throughput",
+        "mfu",
+        "tflop_per_s_per_accelerator",
+        "tokens_per_s_per_accelerator",
+        "samples_per_s_per_accelerator",
+    }
+)
+# Why a number of the whole run may be missing from a job that runs.
+_NEEDS = {
+    "run.deadline_probability": "the job states no deadline, or not how long it runs",
+    "run.budget_probability": "the job states no budget, or not how long it runs",
+    "run.time_s": "the job states neither steps nor tokens nor epochs",
+    "run.cost_usd": "the job states neither steps nor tokens nor epochs, or no price is known",
+}
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     "<": operator.lt,
@@ -74,20 +99,35 @@ def _index(result: Mapping[str, Any], k: int) -> int | None:
     return ladder.index(k) if k in ladder else None
 
 
+def array_of(result: Mapping[str, Any], name: str) -> Sequence[Any] | None:
+    """An array of the prediction, or of one of its mappings: `run.time_s`.
+
+    >>> array_of({"run": {"time_s": [1.0]}}, "run.time_s"), array_of({"run": None}, "run.time_s")
+    ([1.0], None)
+    """
+    if name in result:
+        found = result[name]
+    else:
+        group, _, key = name.partition(".")
+        found = (result.get(group) or {}).get(key) if key else None
+    return found if isinstance(found, Sequence) else None
+
+
 def _at(result: Mapping[str, Any], name: str, index: int) -> Value:
     """Entry `index` of an array of the prediction, with its band."""
     k = int(result["k"][index])
-    value = (result.get(name) or [None] * len(result["k"]))[index]
+    value = (array_of(result, name) or [None] * len(result["k"]))[index]
     if value is None:
         reasons = result.get("reason") or []
         why = (
             reasons[index]
             if index < len(reasons) and reasons[index]
-            else f"the prediction has no {name} here"
+            else _NEEDS.get(name, f"the prediction has no {name} here")
         )
         return Value(None, None, None, f"K = {k}: {why}", k)
-    if f"{name}_low" in result and result[f"{name}_low"][index] is not None:
-        return Value(value, result[f"{name}_low"][index], result[f"{name}_high"][index], k=k)
+    low_ends, high_ends = (array_of(result, f"{name}_{end}") for end in ("low", "high"))
+    if low_ends is not None and high_ends is not None and low_ends[index] is not None:
+        return Value(value, low_ends[index], high_ends[index], k=k)
     time_s, low, high = (result[key][index] for key in ("time_s", "time_s_low", "time_s_high"))
     if name in _WITH_TIME and None not in (time_s, low, high):
         return Value(value, value * low / time_s, value * high / time_s, k=k)

@@ -49,6 +49,16 @@ METRICS: dict[str, Metric] = {
         Metric("speedup", "1", "required", "S(K) = T(baseline) / T(K)"),
         Metric("time", "s", "required", "time of one step"),
         Metric("throughput", "1", "required", "samples per second"),
+        Metric("mfu", "1", "required", "share of the peak FLOP/s that the model's own FLOP take"),
+        Metric("tflop_per_s_per_accelerator", "1", "required", "model TFLOP a second and accelerator"),
+        Metric("tokens_per_s_per_accelerator", "1", "required", "tokens a second and accelerator"),
+        Metric("samples_per_s_per_accelerator", "1", "required", "samples a second and accelerator"),
+        Metric(
+            "run_time", "s", "optional", "time of the whole run, interruptions included; without k: at p*"
+        ),
+        Metric("run_cost", "USD", "optional", "cost of the whole run; without k: at p*"),
+        Metric("deadline_probability", "1", "required", "chance to keep the job's deadline"),
+        Metric("budget_probability", "1", "required", "chance to keep the job's budget"),
         Metric(
             "cost", "USD", "optional", "cost of the run (of a step when no steps are given); without k: at p*"
         ),
@@ -61,7 +71,8 @@ METRICS: dict[str, Metric] = {
     )
 }
 # A limit in the metric's own dimension, or one of these words.
-PERCENT_OK = frozenset({"efficiency", "memory", "share"})
+RATES = frozenset({"throughput", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"})
+PERCENT_OK = frozenset({"efficiency", "memory", "share", "mfu", "deadline_probability", "budget_probability"})
 
 
 class PolicyError(ValueError):
@@ -351,7 +362,7 @@ def _limit(reader: _Reader, measure: _Measure, number: _Token, unit: _Token | No
             reader.fail(f"{metric.name} is not a percentage", unit, f"write it like: {_example(metric)}")
         return Limit(value / 100.0, "%" if metric.name == "memory" else "1", text)
     if metric.dimension in ("K", "1"):
-        if word and not (metric.name == "throughput" and word in ("k", "M")):
+        if word and not (metric.name in RATES and word in ("k", "M")):
             reader.fail(
                 f"{metric.name} takes a plain number, got {_shown(unit or number)}",
                 unit,
@@ -405,6 +416,14 @@ def _example(metric: Metric) -> str:
         "g": "carbon <= 900 kg",
         "B": "memory <= 90 %",
     }
-    return {"throughput": "throughput(k=64) >= 12000", "share": "share(bubble, k=64) <= 10 %"}.get(
-        metric.name, examples[metric.dimension]
-    )
+    own = {
+        "throughput": "throughput(k=64) >= 12000",
+        "share": "share(bubble, k=64) <= 10 %",
+        "mfu": "mfu(k=64) >= 40 %",
+        "tflop_per_s_per_accelerator": "tflop_per_s_per_accelerator(k=64) >= 400",
+        "tokens_per_s_per_accelerator": "tokens_per_s_per_accelerator(k=64) >= 9000",
+        "samples_per_s_per_accelerator": "samples_per_s_per_accelerator(k=64) >= 2000",
+        "run_time": "run_time(k=64) <= 30 day",
+        "run_cost": "run_cost(k=64) <= 250000 USD",
+    }
+    return own.get(metric.name, examples[metric.dimension])

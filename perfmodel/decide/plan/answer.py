@@ -15,17 +15,20 @@ from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.pareto import front
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.constraints import Nearest, constraints_of, nearest
+from perfmodel.decide.plan.near import near_batches, near_in_words
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
 from perfmodel.decide.power import energy_band, measured_power, range_share
+from perfmodel.decide.rates import rates
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
+from perfmodel.decide.wholerun import WholeRun, whole_run
 from perfmodel.results.envelope import Result
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import layout_words
 from perfmodel.training.curve import Curve, curve
-from perfmodel.units import band_in_words, in_words
+from perfmodel.units import band_in_words, chance_in_words, in_words
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,17 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
             if base is not None
         ],
         "bounds": found.request.bounds.as_dict(),
-        "cost_basis": f"{found.jobs[0].steps} steps" if found.jobs and found.jobs[0].steps else "one step",
+        "cost_basis": _cost_basis(found),
         "notes": _notes(found, beliefs),
     }
     if len(found.targets) > 1:
         result["by_cluster"] = _by_cluster(found, beliefs)
     if best:
         result["notes"] += _untried(found, best[0])
+        near = near_batches(found, best[0])
+        if near:
+            result["near_batches"] = near
+            result["notes"].append(near_in_words(near[0], best[0].cost_usd, found.wall_s(best[0])))
     if found.interrupted:
         result["interrupted"] = True
     if missed is not None:
@@ -101,10 +108,19 @@ def _banded(found: Found, beliefs: Beliefs, candidate: Candidate) -> Curve:
     return replace(band, time_s=band.time_s * around, low_s=band.low_s * around, high_s=band.high_s * around)
 
 
+def _cost_basis(found: Found) -> str:
+    job = found.jobs[0] if found.jobs else None
+    if job is not None and job.steps:
+        return f"{job.steps} steps"
+    return f"{job.run_samples} samples" if job is not None and job.run_samples else "one step"
+
+
 def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
     target = found.targets[candidate.target]
     grams = target.power.grams_per_j
     energy = found.energy_j(candidate)
+    job, batch = found.jobs[candidate.target], target.global_batch[candidate.k]
+    got = rates(job, target.ops, [candidate.k], [candidate.time_s], [batch])
     return {
         "cluster": target.name,
         "k": candidate.k,
@@ -116,23 +132,46 @@ def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
         "energy_j": energy,
         "carbon_g": None if grams is None else energy * grams,
         "memory_bytes": candidate.memory_bytes,
+        **{name: float(value[0]) for name, value in got.items()},
     }
+
+
+def _whole(found: Found, candidate: Candidate, band: Curve) -> WholeRun:
+    """The run of a candidate, with its band and its chances."""
+    target, request = found.targets[candidate.target], found.request
+    return whole_run(
+        [candidate.k],
+        [candidate.time_s],
+        band.high_s,
+        target.steps / candidate.work,
+        target.tariff,
+        deadline_s=request.deadline_s,
+        budget_usd=request.budget_usd,
+        seed=request.seed,
+    )
 
 
 def _bands(
     found: Found, candidate: Candidate, entry: dict[str, Any], band: Curve, beliefs: Beliefs
 ) -> dict[str, Any]:
-    """Both ends of a candidate's time, bill and energy."""
+    """Both ends of a candidate's time, run, bill and energy, and the chances to keep the limits."""
     target = found.targets[candidate.target]
+    run = _whole(found, candidate, band)
     times = np.array([band.low_s[0], candidate.time_s, band.high_s[0]])
-    spent = cost.CostTerms.of([candidate.k] * 3, target.tariff).usd(times * target.steps)
     drawn = range_share(band.k, band.parts, target.power)
     shares = energy_band((times[:1], times[1:2], times[2:]), drawn, measured_power(beliefs))
-    ends: dict[str, Any] = {}
+    ends: dict[str, Any] = {
+        "wall_s_low": float(run.time_s_low[0]),
+        "wall_s_high": float(run.time_s_high[0]),
+        "deadline_probability": None
+        if run.deadline_probability is None
+        else float(run.deadline_probability[0]),
+        "budget_probability": None if run.budget_probability is None else float(run.budget_probability[0]),
+    }
     for end, i, share in zip(("low", "high"), (0, 2), shares, strict=True):
         ends |= {
             f"time_s_{end}": float(times[i]),
-            f"cost_usd_{end}": candidate.cost_usd * float(spent[i] / spent[1]) if spent[1] else 0.0,
+            f"cost_usd_{end}": float(getattr(run, f"cost_usd_{end}")[0]),
             f"energy_j_{end}": entry["energy_j"] * float(share[0]),
             f"carbon_g_{end}": None if entry["carbon_g"] is None else entry["carbon_g"] * float(share[0]),
         }
@@ -236,11 +275,23 @@ def _sentence(
     tail = ""
     if len(curves) > 1 and told_apart(curves[0], curves[1])["bands_overlap"]:
         tail = " The first two cannot be told apart: their bands overlap."
-    late = wall * float(curves[0].high_s[0]) / best.time_s
-    if found.request.deadline_s is not None and late > found.request.deadline_s:
-        tail = f" Within its band the run may take {in_words(late, 's', 3)}, beyond the deadline.{tail}"
+    tail = f"{_chances(_whole(found, best, curves[0]))}{tail}"
     stopped = " (interrupted: of what was searched)" if found.interrupted else ""
     return f"{goal}{stopped}: {what}.{tail}"
+
+
+def _chances(run: WholeRun) -> str:
+    """The chance to keep each limit that was given, in a sentence.
+
+    >>> from perfmodel.decide.pricing import Tariff
+    >>> _chances(whole_run([8], [1.0], [1.2], 10, Tariff("x", 1.0), deadline_s=12.0))
+    ' The chance to keep the deadline is 95 %.'
+    """
+    limits = (("deadline", run.deadline_probability), ("budget", run.budget_probability))
+    said = [
+        f"the {name} is {chance_in_words(float(values[0]))}" for name, values in limits if values is not None
+    ]
+    return f" The chance to keep {', and '.join(said)}." if said else ""
 
 
 def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any]:
@@ -282,8 +333,8 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
 def _notes(found: Found, beliefs: Beliefs) -> list[str]:
     told = [(*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes) for job in found.jobs]
     notes = list(dict.fromkeys(note for of_job in told for note in of_job))
-    if found.jobs and found.jobs[0].steps is None:
-        notes.append("no steps given: cost, energy, deadline and budget are for one step")
+    if found.jobs and found.jobs[0].steps is None and found.jobs[0].run_samples is None:
+        notes.append("no steps, tokens or epochs given: cost, energy, deadline and budget are for one step")
     unpriced = [t.name for t in found.targets if not math.isfinite(t.tariff.usd_per_accelerator_s)]
     if unpriced:
         sought = (

@@ -37,12 +37,22 @@ def plan_job(
     catalog: Catalog | None = None,
 ) -> Plan:
     """Plan one job; `jobs` holds it once per cluster."""
-    at, request = place or Place(), _payable(jobs, request)
+    at, request = place or Place(), _payable(jobs, limited(jobs[0], request))
     found = search(jobs, request, beliefs, runner=at.runner, workers=at.workers, progress=at.progress)
     inputs = _inputs(jobs[0], request, beliefs)
     if len(jobs) > 1:
         inputs["clusters"] = [job.cluster.name for job in jobs]
     return make_plan(found, beliefs, catalog or Catalog.default(), inputs)
+
+
+def limited(job: Job, request: Request) -> Request:
+    """The request with the job's own deadline and budget where it has none."""
+    deadline = request.deadline_s if request.deadline_s is not None else job.deadline
+    budget = request.budget_usd if request.budget_usd is not None else job.budget
+    objective = request.objective
+    if request.deadline_s is None and deadline is not None and budget is None and request.objective_unpriced:
+        objective = "cost"  # as where the deadline is a flag: nobody named another objective
+    return dataclasses.replace(request, deadline_s=deadline, budget_usd=budget, objective=objective)
 
 
 def plan_fleet(

@@ -44,7 +44,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
             int(k): float(batch / setup.global_batch[0])
             for k, batch in zip(setup.k, setup.global_batch, strict=True)
         },
-        steps=float(job.steps or 1),
+        steps=_steps(job, float(setup.global_batch[0])),
         offsets=offsets_of(setup, beliefs),
         declared=setup.declared,
         sequence_parallel=setup.sequence_parallel,
@@ -52,6 +52,13 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
         headroom=setup.headroom,
     )
     return dataclasses.replace(target, calibrated=_calibrated(target, setup, beliefs))
+
+
+def _steps(job: Job, batch: float) -> float:
+    """Steps of the whole run at the smallest K, 1 where nobody says how long it is."""
+    if job.steps is None and job.run_samples is not None:
+        return float(np.ceil(job.run_samples / batch))
+    return float(job.steps or 1)
 
 
 def _calibrated(target: Target, setup: Setup, beliefs: Beliefs) -> dict[int, float]:

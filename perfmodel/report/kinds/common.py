@@ -59,6 +59,17 @@ def setting(envelope: Envelope, key: str) -> Any:
     return None
 
 
+def sample_of(envelope: Envelope) -> str:
+    """What the batch counts, by the workload's word: a sequence, an image."""
+    inputs = inputs_of(envelope)
+    job = inputs.get("job")
+    for place in (inputs, job if isinstance(job, Mapping) else {}):
+        workload = place.get("workload")
+        if isinstance(workload, Mapping) and isinstance(workload.get("sample"), str):
+            return str(workload["sample"])
+    return "sample"
+
+
 def array(result: Mapping[str, Any], key: str, length: int) -> list[Any]:
     """An aligned array, filled with None where the result has none."""
     value = result.get(key)

@@ -188,20 +188,30 @@ def _ranking(
     first: tuple[str, str] = ("#", "rank"),
 ) -> Table:
     several = len({row.get("cluster") for row in rows}) > 1
+    banded = any(row.get("wall_s_low") is not None for row in rows)  # the run's band, and the step's after it
+    of = "step " if banded else ""
     columns = [
         Column(first[0], "", 0, first[1]),
         Column("cluster", "", 0 if several else 4, "cluster"),
         Column("K", "", 0, "k"),
         Column("layout", "", 1, "layout"),
         Column("step", "s", 0, "time_s"),
-        Column("low", "s", 4, "time_s_low", "time_s"),
-        Column("high", "s", 4, "time_s_high", "time_s"),
-        Column("run", "s", 3, "wall_s"),
+        Column(f"{of}low", "s", 6 if banded else 3, "time_s_low", "time_s"),
+        Column(f"{of}high", "s", 6 if banded else 3, "time_s_high", "time_s"),
+        Column("run", "s", 1, "wall_s"),
+        Column("run low", "s", 3, "wall_s_low", "wall_s"),
+        Column("run high", "s", 3, "wall_s_high", "wall_s"),
+        Column("in time", "%", 2, "deadline_probability"),
+        Column("in budget", "%", 2, "budget_probability"),
         Column("E", "%", 5, "efficiency"),
+        Column("MFU", "%", 2, "mfu"),
         Column("cost", "USD", 0, "cost_usd"),
         Column("energy", "J", 7, "energy_j"),
         Column("carbon", "g", 8, "carbon_g"),
         Column("memory", "B", 6, "memory_bytes"),
+        Column("tokens/s each", "", 6, "tokens_per_s_per_accelerator"),
+        Column("samples/s each", "", 7, "samples_per_s_per_accelerator"),
+        Column("TFLOP/s each", "", 7, "tflop_per_s_per_accelerator"),
         *(
             Column(f"{name} {end}", unit, 9, f"{key}_{end}", key)
             for key, name, unit in (

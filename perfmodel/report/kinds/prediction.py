@@ -71,7 +71,7 @@ def tables(envelope: Envelope) -> list[Table]:
     result = result_of(envelope)
     return [
         *_decision(result),
-        _curve(result, is_auto=inputs_of(envelope).get("layout") == "auto"),
+        _curve(envelope),
         *common.ladder(result),
         *_parts(result),
         *_ledger(result),
@@ -275,11 +275,10 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Decision", columns, rows, role="decision")]
 
 
-# Both ends of what is spent, after everything else: a page has the band of the cost as a chart.
+# Both ends of what is spent besides money, after everything else.
 _BANDS = tuple(
-    (f"{key}_{end}", Column(f"{name} {end}", unit, 8, f"{key}_{end}", key))
+    (f"{key}_{end}", Column(f"{name} {end}", unit, 9, f"{key}_{end}", key))
     for key, name, unit in (
-        ("cost_usd", "cost", "USD"),
         ("energy_j", "energy", "J"),
         ("carbon_g", "CO2", "g"),
     )
@@ -287,32 +286,72 @@ _BANDS = tuple(
 )
 
 
-def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
+def _curve(envelope: Envelope) -> Table:
+    result = result_of(envelope)
+    is_auto = inputs_of(envelope).get("layout") == "auto"
+    run = mapping(result.get("run"))
+    sample = common.sample_of(envelope)
     ks = list(result.get("k") or ())
     n = len(ks)
+    # Of a run whose length is known the run has the band that is shown first, else the step.
+    step_band = 6 if run else 3
     specs = [
-        ("time_s", Column("time", "s", 0, "time_s")),
-        ("time_s_low", Column("low", "s", 3, "time_s_low", "time_s")),
-        ("time_s_high", Column("high", "s", 3, "time_s_high", "time_s")),
-        ("speedup", Column("S", "x", 0, "speedup")),
+        ("time_s", Column("step", "s", 0, "time_s")),
+        ("time_s_low", Column("step low", "s", step_band, "time_s_low", "time_s")),
+        ("time_s_high", Column("step high", "s", step_band, "time_s_high", "time_s")),
+        ("speedup", Column("S", "x", 5, "speedup")),
         ("efficiency", Column("E", "%", 0, "efficiency")),
-        ("throughput", Column("per s", "", 5, "throughput")),
-        ("memory_bytes", Column("memory", "B", 4, "memory_bytes")),
-        ("cost_usd", Column("cost", "USD", 2, "cost_usd")),
-        ("work_per_usd", Column("samples per USD", "", 4, "work_per_usd")),
-        ("energy_j", Column("energy", "J", 5, "energy_j")),
-        ("carbon_g", Column("CO2", "g", 6, "carbon_g")),
+        ("mfu", Column("MFU", "%", 1, "mfu")),
+        ("run.time_s", Column("run", "s", 1, "run_time_s")),
+        ("run.time_s_low", Column("low", "s", 3, "run_time_s_low", "run_time_s")),
+        ("run.time_s_high", Column("high", "s", 3, "run_time_s_high", "run_time_s")),
+        ("cost_usd", Column("cost", "USD", 1, "cost_usd")),
+        ("cost_usd_low", Column("low", "USD", 3, "cost_usd_low", "cost_usd")),
+        ("cost_usd_high", Column("high", "USD", 3, "cost_usd_high", "cost_usd")),
+        ("run.deadline_probability", Column("in time", "%", 2, "deadline_probability")),
+        ("run.budget_probability", Column("in budget", "%", 2, "budget_probability")),
+        ("memory_bytes", Column("memory", "B", 5, "memory_bytes")),
+        ("tokens_per_s_per_accelerator", Column("tokens/s each", "", 6, "tokens_per_s_per_accelerator")),
+        (
+            "samples_per_s_per_accelerator",
+            Column(f"{sample}s/s each", "", 7, "samples_per_s_per_accelerator"),
+        ),
+        ("tflop_per_s_per_accelerator", Column("TFLOP/s each", "", 7, "tflop_per_s_per_accelerator")),
+        ("throughput", Column(f"{sample}s/s", "", 7, "throughput")),
+        ("run.cost_usd", Column("run cost", "USD", 8, "run_cost_usd")),
+        ("run.cost_usd_low", Column("run cost low", "USD", 8, "run_cost_usd_low", "run_cost_usd")),
+        ("run.cost_usd_high", Column("run cost high", "USD", 8, "run_cost_usd_high", "run_cost_usd")),
+        ("work_per_usd", Column(f"{sample}s per USD", "", 7, "work_per_usd")),
+        ("energy_j", Column("energy", "J", 7, "energy_j")),
+        ("carbon_g", Column("CO2", "g", 8, "carbon_g")),
     ]
-    arrays = [common.array(result, key, n) for key, _ in specs]
+    flat = {**result, **{f"run.{key}": values for key, values in run.items()}}
+    always = {
+        "time_s",
+        "time_s_low",
+        "time_s_high",
+        "speedup",
+        "efficiency",
+        "throughput",
+        "memory_bytes",
+        "cost_usd",
+    }
+    always |= {"energy_j", "carbon_g", "mfu"}
+    specs = [
+        (key, column)
+        for key, column in specs
+        if key in always or any(v is not None for v in common.array(flat, key, n))
+    ]
+    arrays = [common.array(flat, key, n) for key, _ in specs]
     layouts = [common.layout_text(item) for item in common.array(result, "layout", n)]
     reasons = common.array(result, "reason", n)
     columns = [Column("K", "", 0, "k"), *(c for _, c in specs)]
     rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
     if any(layouts):
-        columns.append(Column("layout", "", 2, "layout"))
+        columns.append(Column("layout", "", 4, "layout"))
         rows = [[*row, layout or None] for row, layout in zip(rows, layouts, strict=True)]
     if any(reasons):
-        columns.append(Column("reason", "", 7, "reason"))
+        columns.append(Column("reason", "", 9, "reason"))
         rows = [[*row, reason] for row, reason in zip(rows, reasons, strict=True)]
     for key, column in _BANDS:
         ends = common.array(result, key, n)
@@ -321,7 +360,7 @@ def _curve(result: Mapping[str, Any], is_auto: bool) -> Table:
             rows = [[*row, value] for row, value in zip(rows, ends, strict=True)]
     chosen = {mapping(result.get("p_star")).get("k"), (knees(result).get("threshold") or {}).get("k")}
     marked = tuple(i for i, k in enumerate(ks) if k in chosen)
-    note = "Bands are 90 %."
+    note = "Bands are 90 %. Each: of one accelerator." if "mfu" in flat else "Bands are 90 %."
     if (base := result.get("baseline_k")) is not None:
         at = common.layout_text(common.at(result, "layout", base))
         note += f" S and E count from K = {base}{f' as {at}' if at else ''}."

@@ -260,17 +260,24 @@ function layoutText(layout) {
   return [...degrees, layout.sharding, layout.shard_group ? `group ${layout.shard_group}` : "", layout.recompute && layout.recompute !== "none" ? `recompute ${layout.recompute}` : ""].filter(Boolean).join(" ");
 }
 
+/** Both ends of a band in the unit of what it lies around. */
+function span(low, high, unit, around) {
+  return Number.isFinite(low) && Number.isFinite(high) ? [low, high].map((end) => quantity(end, unit, around)).join(" to ") : "-";
+}
+
 function curveTable() {
   const r = now.result;
-  table($("curve"), ["K", "step time", "90 % band", "speedup", "efficiency", "cost", "memory", "layout"], r.k.map((k, i) => ({
+  table($("curve"), ["K", "step time", "90 % band", "speedup", "efficiency", "MFU", "run", "90 % band", "cost", "90 % band", "energy", "memory", "layout"], r.k.map((k, i) => ({
     chosen: k === state.sel,
     cells: [
       number(k), quantity(r.time_s[i], "s"),
-      r.time_s_low?.[i] ? [r.time_s_low[i], r.time_s_high[i]].map((end) => quantity(end, "s", r.time_s[i])).join(" to ") : "-",
-      quantity(r.speedup[i], "x"), quantity(r.efficiency[i], "%"), quantity(r.cost_usd?.[i], "USD"),
-      quantity(r.memory_bytes?.[i], "B"), r.reason?.[i] ?? layoutText(r.layout?.[i]),
+      span(r.time_s_low?.[i], r.time_s_high?.[i], "s", r.time_s[i]),
+      quantity(r.speedup[i], "x"), quantity(r.efficiency[i], "%"), quantity(r.mfu?.[i], "%"),
+      quantity(r.run?.time_s?.[i], "s"), span(r.run?.time_s_low?.[i], r.run?.time_s_high?.[i], "s", r.run?.time_s?.[i]),
+      quantity(r.cost_usd?.[i], "USD"), span(r.cost_usd_low?.[i], r.cost_usd_high?.[i], "USD"),
+      quantity(r.energy_j?.[i], "J"), quantity(r.memory_bytes?.[i], "B"), r.reason?.[i] ?? layoutText(r.layout?.[i]),
     ],
-  })), [0, 1, 2, 3, 4, 5, 6]);
+  })), [...Array(12).keys()]);
 }
 
 // Controls

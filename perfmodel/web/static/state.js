@@ -98,6 +98,10 @@ export function quantity(value, unit, like = value) {
       : size >= 1 || size === 0 ? [1, "s"] : size >= 1e-3 ? [1e-3, "ms"] : size >= 1e-6 ? [1e-6, "us"] : [1e-9, "ns"];
     return `${number(value / factor)} ${name}`;
   }
+  if (unit === "J" && Math.abs(like) >= 3.6e6) {
+    const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(like) >= 3.6 * f && f >= 1e6);
+    return `${number(value / factor / 3.6)} ${{ 1e6: "k", 1e9: "M", 1e12: "G", 1e15: "T" }[factor] ?? "P"}Wh`;
+  }
   if (unit === "B" || unit === "B/s" || unit === "J" || unit === "g") {
     const [factor, prefix] = PREFIXES.find(([f]) => Math.abs(like) >= f) ?? [1, ""];
     return `${number(value / factor)} ${prefix}${unit}`;
