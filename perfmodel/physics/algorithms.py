@@ -45,6 +45,7 @@ class Terms(NamedTuple):
     `steps_up`, `steps_out`: messages that follow one another on a tier. `up_bytes`: over the scale-up link of one
     accelerator, each way; `out_bytes`: over the NICs of a domain, each way. `reduced_bytes`: added by one rank.
     `in_series`: one tier waits for the other. `in_switch`: `up_bytes` are reduced inside the scale-up switch.
+    `is_scattered`: the vector is cut, and each rank copies the shard that is its own.
     """
 
     steps_up: Array
@@ -54,6 +55,7 @@ class Terms(NamedTuple):
     reduced_bytes: Array
     in_series: bool = False
     in_switch: bool = False
+    is_scattered: bool = True
 
 
 def has(op: str, algorithm: str) -> bool:
@@ -115,7 +117,7 @@ def terms(op: str, algorithm: str, message_bytes: ArrayLike, ranks: ArrayLike, n
         return Terms(passes * (n - k), passes * (k - 1.0), ring_up, ring_out, added)
     if algorithm == "tree":
         all_added = size * np.minimum(n - 1.0, 1.0) if whole else added
-        return Terms(*logs, tree_up, tree_out, all_added)
+        return Terms(*logs, tree_up, tree_out, all_added, is_scattered=not whole)
     if algorithm == "halving_doubling":
         return Terms(*logs, split_up, split_out, added, in_series=True)
     if algorithm == "hierarchical":

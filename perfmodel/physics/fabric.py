@@ -190,7 +190,7 @@ def collective_time(
     copy = OWN_SHARD_COPY / n
     if algorithm != AUTO and has(op, algorithm):
         chosen = terms(op, algorithm, size, n, k)
-        up = (chosen.up_bytes + size * copy) / up_rate
+        up = (chosen.up_bytes + (size * copy if chosen.is_scattered else 0.0)) / up_rate
         out = chosen.out_bytes / out_rate
         if chosen.in_switch:
             # Where only one of the tiers reduces, the other goes by the ring.
