@@ -289,26 +289,6 @@ def all_to_all_bruck(
     return _alone(n, levels * alpha + blocks / n * size * beta)
 
 
-def all_to_all_hierarchical(
-    message_bytes: ArrayLike,
-    ranks_per_node: ArrayLike,
-    nodes: ArrayLike,
-    alpha_up_s: ArrayLike,
-    beta_up_s_per_byte: ArrayLike,
-    alpha_out_s: ArrayLike,
-    beta_out_s_per_byte: ArrayLike,
-) -> Array:
-    """Sort by rail inside the node, then exchange between nodes along each rail.
-
-    (g-1) a1 + (g-1)/g S b1 + (k-1) a2 + (k-1)/k S b2, with `beta_out` that of one rank's own card.
-
-    >>> float(all_to_all_hierarchical(8.0, 2, 2, 1.0, 1.0, 10.0, 1.0))
-    19.0
-    """
-    inside = all_to_all_pairwise(message_bytes, ranks_per_node, alpha_up_s, beta_up_s_per_byte)
-    return np.asarray(inside + all_to_all_pairwise(message_bytes, nodes, alpha_out_s, beta_out_s_per_byte))
-
-
 def broadcast_binomial(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:

@@ -130,24 +130,6 @@ def amdahl_k_at_efficiency(efficiency: ArrayLike, serial_fraction: ArrayLike) ->
     return 1.0 + np.where(loss == 0.0, 0.0, _divide(loss, serial_fraction))
 
 
-def amdahl_smallest_k_below(efficiency: ArrayLike, serial_fraction: ArrayLike) -> Array:
-    """Smallest whole K with `E(K) < efficiency`; infinite when there is none.
-
-    Parameters
-    ----------
-    efficiency : E, 0 to 1.
-    serial_fraction : serial share s of the work, 0 to 1.
-
-    Returns
-    -------
-    A whole K.
-
-    >>> amdahl_smallest_k_below(0.5, [0.01, 0.05, 0.2])
-    array([102.,  22.,   7.])
-    """
-    return smallest_integer_above(amdahl_k_at_efficiency(efficiency, serial_fraction))
-
-
 def amdahl_serial_for_efficiency(k: ArrayLike, efficiency: ArrayLike) -> Array:
     """Largest serial fraction that keeps `E(K) >= efficiency`: `s = (1/E - 1)/(K - 1)`, at most 1.
 

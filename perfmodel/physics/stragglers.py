@@ -16,7 +16,7 @@ quadrature); Dean, Barroso, CACM 56 (2013) 74 (why it matters).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -201,44 +201,6 @@ def expected_max_empirical(k: ArrayLike, samples: ArrayLike) -> Array:
     return np.asarray((np.diff(ladder, axis=-1) * x).sum(axis=-1))
 
 
-def expected_max_in_levels(
-    sizes: Sequence[ArrayLike], spread: ArrayLike, synchronisations: Sequence[ArrayLike]
-) -> Array:
-    """Step-time factor when groups synchronise in levels, innermost first.
-
-    At level i, `sizes[i]` units of the level below meet `synchronisations[i]` times a step. A worker whose step has
-    relative spread s has intervals of spread ``s sqrt(m)`` when there are m of them; each interval costs the maximum
-    over the group (a lognormal again, of variance ``sigma^2 v``), and the sum of m intervals has its spread divided
-    by ``sqrt(m)``. A tensor-parallel group that meets a hundred times a step pays more for the same jitter than the
-    data-parallel group that meets once.
-
-    Parameters
-    ----------
-    sizes : units that meet at each level, innermost first.
-    spread : standard deviation over mean of one worker's step.
-    synchronisations : meetings of a step at each level.
-
-    Returns
-    -------
-    A plain number, 1 or more.
-
-    >>> flat = expected_max_factor(64, 0.05)
-    >>> bool(np.isclose(expected_max_in_levels([64], 0.05, [1]), flat))
-    True
-    >>> bool(expected_max_in_levels([8, 8], 0.05, [1, 1]) < 1.01 * flat)
-    True
-    """
-    factor: Array = np.asarray(1.0)
-    variance = np.log1p(np.square(np.asarray(spread, float)))
-    for size, meetings in zip(sizes, synchronisations, strict=True):
-        m = np.maximum(np.asarray(meetings, float), 1.0)
-        interval = np.log1p(m * np.expm1(variance))
-        top, v = _normal_maximum(size)
-        factor = factor * np.exp(np.sqrt(interval) * top + 0.5 * interval * (v - 1.0))
-        variance = np.log1p(np.expm1(interval * v) / m)
-    return np.asarray(factor)
-
-
 def expected_max_with_slow_devices(
     k: ArrayLike,
     jitter: float,
@@ -283,25 +245,6 @@ def expected_max_with_slow_devices(
     log_cdf = np.logaddexp(weights[0] + healthy, weights[1] + slow)
     survival = -np.expm1(ks[..., None] * np.minimum(log_cdf, 0.0))
     return np.asarray(x[0] + 0.5 * ((survival[..., 1:] + survival[..., :-1]) * np.diff(x)).sum(axis=-1))
-
-
-def uneven_shards_factor(items: ArrayLike, k: ArrayLike) -> Array:
-    """Cost of dealing `items` whole pieces to `k` workers: ``ceil(items/k) / (items/k)``.
-
-    Parameters
-    ----------
-    items : whole pieces.
-    k : number of workers.
-
-    Returns
-    -------
-    A plain number, 1 or more.
-
-    >>> uneven_shards_factor([8, 9], 4).round(3).tolist()
-    [1.0, 1.333]
-    """
-    share = np.asarray(items, float) / np.asarray(k, float)
-    return np.asarray(np.ceil(share - 1e-9) / share)
 
 
 def variable_length_factor(k: ArrayLike, spread: ArrayLike, per_worker: ArrayLike) -> Array:

@@ -37,7 +37,7 @@ def test_amdahl_sweep():
     keeps = expected.pop("serial_fraction_that_keeps_efficiency_080")
     for serial, found in expected.items():
         assert round(float(laws.amdahl_ceiling(float(serial))), 6) == found["ceiling"]
-        below = int(laws.amdahl_smallest_k_below(0.5, float(serial)))
+        below = int(laws.smallest_integer_above(laws.amdahl_k_at_efficiency(0.5, float(serial))))
         assert below == found["smallest_k_with_efficiency_below_050"]
     for k, serial in keeps.items():
         assert round(float(laws.amdahl_serial_for_efficiency(int(k), 0.8)), 6) == serial
@@ -57,7 +57,7 @@ def test_strong_and_weak_regimes():
 
 @pytest.mark.parametrize("serial", [0.01, 0.05, 0.2, 0.0376])
 def test_smallest_k_is_the_smallest(serial):
-    below = int(laws.amdahl_smallest_k_below(0.5, serial))
+    below = int(laws.smallest_integer_above(laws.amdahl_k_at_efficiency(0.5, serial)))
     assert laws.amdahl_efficiency(below, serial) < 0.5
     assert laws.amdahl_efficiency(below - 1, serial) >= 0.5 - 1e-12
 
@@ -67,7 +67,7 @@ def test_without_serial_work_nothing_is_lost():
     assert np.array_equal(laws.amdahl_speedup(k, 0.0), k)
     assert laws.amdahl_ceiling(0.0) == np.inf
     assert laws.amdahl_k_at_efficiency(0.5, 0.0) == np.inf
-    assert laws.amdahl_smallest_k_below(0.5, 0.0) == np.inf
+    assert laws.smallest_integer_above(laws.amdahl_k_at_efficiency(0.5, 0.0)) == np.inf
     assert laws.amdahl_k_at_efficiency(1.0, 0.0) == 1.0
 
 

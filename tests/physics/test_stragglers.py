@@ -11,9 +11,7 @@ from perfmodel.physics.stragglers import (
     expected_max,
     expected_max_empirical,
     expected_max_factor,
-    expected_max_in_levels,
     expected_max_with_slow_devices,
-    uneven_shards_factor,
     variable_length_factor,
     weibull_shape,
 )
@@ -93,21 +91,6 @@ def test_empirical_maximum_is_exact_and_bounded() -> None:
     assert float(expected_max_empirical(1e6, x)) == pytest.approx(5.0)
 
 
-def test_levels_match_monte_carlo() -> None:
-    """Eight groups of eight; a group meets four times a step, the groups once."""
-    rng, spread, meetings = np.random.default_rng(3), 0.1, 4
-    sigma = np.sqrt(np.log(1 + meetings * spread**2))
-    intervals = np.exp(sigma * rng.standard_normal((5000, 8, 8, meetings)) - sigma**2 / 2) / meetings
-    steps = intervals.max(axis=2).sum(axis=2).max(axis=1)
-    ours = float(expected_max_in_levels([8, 8], spread, [meetings, 1]))
-    assert ours == pytest.approx(steps.mean(), rel=0.01)
-
-
-def test_meeting_often_costs_more() -> None:
-    rare, often = (float(expected_max_in_levels([8, 64], 0.03, [m, 1])) for m in (1, 200))
-    assert often > rare > 1.0
-
-
 def test_slow_devices_match_monte_carlo_and_their_limits() -> None:
     rng = np.random.default_rng(5)
     slow = rng.random((4000, 64)) < 0.02
@@ -120,7 +103,6 @@ def test_slow_devices_match_monte_carlo_and_their_limits() -> None:
 
 
 def test_static_imbalance() -> None:
-    assert uneven_shards_factor(100, [1, 3, 100]).tolist() == pytest.approx([1.0, 1.02, 1.0])
     assert float(variable_length_factor(64, 1.0, 10_000)) == pytest.approx(1.0, abs=0.03)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from perfmodel.explain.one_collective import Asked, Stated, by_letters
 from perfmodel.physics.algorithms import ALGORITHMS, CODES
 from perfmodel.physics.coefficients import MEDIANS, NAMES, from_logs
 from perfmodel.physics.fabric import OPERATIONS, collective_time
@@ -33,6 +34,9 @@ latencies = st.floats(0.0, 1e-4)
     rates,
     st.sampled_from([0.0, 3e11]),
 )
+@example(
+    "all_reduce", "tree", 1.0, 4.0, 1.0, 0.0, 0.0, 1e9, 1e9, 0.0
+)  # whose own-shard copy shrank with the group
 @settings(max_examples=150, deadline=None)
 def test_a_chosen_algorithm_is_positive_and_grows_with_bytes_and_ranks_of_a_domain(
     op: str,
@@ -123,3 +127,20 @@ def test_codes_of_several_algorithms_side_by_side_give_each_its_own() -> None:
     alone = _times("pythia-1b", "ddp", 1, np.array([256.0]), list(ALGORITHMS))
     np.testing.assert_allclose(together, [float(alone[name][0]) for name in ALGORITHMS], rtol=1e-12)
     assert len(set(np.round(together, 9))) >= 5
+
+
+@given(st.integers(3, 1024), st.floats(1.0, 1e11), st.floats(1e-7, 1e-3), st.floats(1e8, 1e12))
+@settings(max_examples=60, deadline=None)
+def test_the_verb_gives_ring_and_trees_their_textbook_times(
+    n: int, size: float, alpha: float, rate: float
+) -> None:
+    """The forms of the textbooks, written out here: whatever the group, the message and the link."""
+    asked = Asked("all_reduce", (size,), (n,), ("ring", "binomial_tree", "tree"))
+    found = {row["algorithm"]: row["time_s"] for row in by_letters(asked, Stated(alpha, rate)).result["rows"]}
+    levels = np.ceil(np.log2(n))
+    ring = 2 * (n - 1) * alpha + 2 * (n - 1) / n * size / rate
+    binomial = 2 * levels * (alpha + size / rate)
+    two_trees = 2 * levels * alpha + 2 * size / rate + 2 * np.sqrt(2 * levels * alpha * 2 * size / rate)
+    forms = {"ring": ring, "binomial_tree": binomial, "tree": two_trees}
+    for name, time in forms.items():
+        np.testing.assert_allclose(found[name], time, rtol=1e-9, err_msg=name)

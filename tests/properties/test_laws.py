@@ -64,7 +64,7 @@ def test_usl_inverse(level, sigma, kappa):
 
 @given(levels, some)
 def test_smallest_k_below_is_a_boundary(level, s):
-    below = float(laws.amdahl_smallest_k_below(level, s))
+    below = float(laws.smallest_integer_above(laws.amdahl_k_at_efficiency(level, s)))
     assert laws.amdahl_efficiency(below, s) < level
     if below > 2:
         assert laws.amdahl_efficiency(below - 1, s) >= level * (1 - 1e-8)

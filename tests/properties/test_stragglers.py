@@ -12,7 +12,6 @@ from perfmodel.physics.stragglers import (
     expected_max,
     expected_max_empirical,
     expected_max_factor,
-    expected_max_in_levels,
     expected_max_with_slow_devices,
 )
 
@@ -45,16 +44,6 @@ def test_the_fast_form_stays_within_one_percent_of_the_exact(spread: float, k: i
     exact = float(expected_max(k, "lognormal", 1.0, spread))
     assert float(expected_max_factor(k, spread)) == pytest.approx(exact, rel=0.01)
     assert float(expected_max_factor(1, spread)) == 1.0
-
-
-@given(st.floats(0.0, 0.3), st.integers(1, 64), st.integers(1, 64), st.integers(1, 100))
-def test_levels_lie_between_one_and_every_interval_apart(
-    spread: float, g: int, k: int, meetings: int
-) -> None:
-    levels = float(expected_max_in_levels([g, k], spread, [meetings, 1]))
-    assert levels >= 1.0
-    apart = float(expected_max_factor(g * k, spread * np.sqrt(meetings)))
-    assert levels <= apart * 1.02
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=30), st.integers(1, 1000))
