@@ -208,7 +208,14 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     in_prefill = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
     share = np.stack([1.0 - in_prefill, in_prefill])
     gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s)
-    gated_variance = met**2 / 12.0 + rate * met * steps.prompt_s**2 * (mix.arrival_cv**2 + cv2)
+    # The steps that are met vary as well, and with them how many come beside: of a gamma distribution, length-biased.
+    cv2_filled = (second - steps.filled_s**2) / steps.filled_s**2
+    varied = np.stack(np.broadcast_arrays(0.0 * second, second * cv2_filled))
+    gated_variance = (
+        varied * ((0.5 + busy) ** 2 + 1.0 / 12.0)
+        + met**2 / 12.0
+        + rate * met * steps.prompt_s**2 * (mix.arrival_cv**2 + cv2)
+    )
 
     service = mix.tokens / steps.room * steps.full_s
     root = np.clip(met_share(np.minimum(steps.load, 0.98), mix.arrival_cv), 1e-9, 0.9999)

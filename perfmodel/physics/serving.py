@@ -56,7 +56,9 @@ class Load:
     requests: Any = np.nan  # of the whole run; nan: a steady state
     input_tokens: Any = 1024.0
     output_tokens: Any = 256.0
+    input_cv: Any = 0.0  # standard deviation over mean
     output_cv: Any = 0.0
+    arrival_cv: Any = 1.0  # of the times between arrivals, in an open loop
     prefix_hit: Any = 0.0  # share of the input whose keys and values are there already
 
 
@@ -75,7 +77,9 @@ class ServingAnswer:
     step_s: Array  # between two tokens of a sequence, prompts of others included
     decodes: Array  # sequences that decode
     slots: Array
-    cache_share: Array  # of what fits the memory
+    fitting: Array  # sequences that fit the memory
+    cache_share: Array  # of them that are taken
+    burst_s: Array  # mean wait of a request in a burst that fills the slots
     saturation_requests_per_s: Array  # with all slots full
     is_saturated: NDArray[np.bool_]  # more is asked than slots or rate allow: first tokens wait in a line
 
@@ -92,6 +96,7 @@ class _Terms:
     mixed: Array
     all_mixed: bool
     interference: Array
+    rest: Array
     line: Array
 
 
@@ -105,7 +110,8 @@ class _State:
     per_token_s: Array  # what a prompt token adds
     queue_load: Array  # of the prompts: 1 when there is no room for more
     service_s: Array  # in which the queue of prompts takes one
-    first_s: Array  # t_1 without the line
+    first_s: Array  # t_1 without the line and the rest of the running step
+    met_s: Array  # the step that runs when a request comes, all of it
     limit: Array  # the largest D whose prompts fit the steps
 
 
@@ -127,13 +133,17 @@ def _state(terms: _Terms, decodes: Array) -> _State:
     arriving = starts * terms.new_tokens
     carried = np.where(terms.mixed > 0.0, np.minimum(arriving, tokens), arriving)
     chunks = np.maximum(terms.new_tokens / room, 1.0)
-    first = chunks * (empty + extra)
+    own = np.minimum(terms.new_tokens * (1.0 + starts), room)  # those that come with it are as many as ever
+    first = chunks * (empty + extra * own / tokens)
     step_s = empty + slope * carried
+    filled = np.minimum(carried / tokens, 1.0)
+    # Whoever comes meets long steps more often than short ones: the second moment over the first.
+    met = empty + filled * extra * (empty + extra) / np.maximum(step_s, 1e-12)
     full = (empty + extra) * terms.new_tokens / room
     queue_load = np.where(terms.mixed > 0.0, arriving / room, 1.0 - empty / step_s)
     service = np.where(terms.mixed > 0.0, full, slope * terms.new_tokens)
     limit = np.where(terms.mixed > 0.0, terms.lanes * terms.after * room / terms.new_tokens, np.inf)
-    return _State(step_s, empty, empty + extra, slope, queue_load, service, first, limit)
+    return _State(step_s, empty, empty + extra, slope, queue_load, service, first, met, limit)
 
 
 def _in_slot(terms: _Terms, state: _State, slots: Array) -> Array:
@@ -141,7 +151,7 @@ def _in_slot(terms: _Terms, state: _State, slots: Array) -> Array:
     others = np.maximum(slots / terms.lanes - 1.0, 0.0)
     busy = np.minimum(state.queue_load, 0.95)
     line = np.minimum(terms.line * 0.5 * busy / (1.0 - busy), 0.5 * others) * state.service_s
-    rest = 0.5 * state.step_s * others / (others + 1.0)
+    rest = terms.rest * state.met_s * others / (others + 1.0)
     return np.asarray(rest + line + state.first_s)
 
 
@@ -238,6 +248,7 @@ def serving_answer(
         mixed=mixed,
         all_mixed=bool((mixed > 0.0).all()),
         interference=np.asarray(c.interference),
+        rest=np.asarray(c.rest),
         line=np.asarray(c.line),
     )
     decodes, state, most = _closed(terms, slots)
@@ -282,8 +293,8 @@ def _answer(
     line = np.where(kind == OFFLINE, 0.5 * np.maximum(requests - slots, 0.0) / most, line)
     prompt = state.per_token_s * terms.new_tokens
     burst = np.where(is_run & (kind == CLOSED), slots / np.maximum(requests, slots), 0.0)
-    wave = c.wave * burst * 0.5 * np.maximum(slots / terms.lanes - 1.0, 0.0) * prompt
-    ttft = c.first_s + in_slot + wave + np.maximum(line, 0.0)
+    burst_s = c.wave * 0.5 * np.maximum(slots / terms.lanes - 1.0, 0.0) * prompt
+    ttft = c.first_s + in_slot + burst * burst_s + np.maximum(line, 0.0)
     tpot = state.step_s / at.advance
 
     static = kind == STATIC
@@ -325,6 +336,8 @@ def _answer(
         step_s=known(state.step_s),
         decodes=known(decodes),
         slots=known(slots),
+        fitting=known(fitting),
+        burst_s=known(burst_s),
         cache_share=known(np.minimum(held, fitting) / np.maximum(fitting, 1e-9)),
         saturation_requests_per_s=known(most),
         is_saturated=np.asarray(is_saturated),

@@ -94,6 +94,9 @@ class ServingCoefficients:
     interference: Array = _coefficient(
         1.0, 0.25, "engine", "1", "time that prompts add to the steps of the others against what their work says", _EXACT,
     )  # fmt: skip
+    rest: Array = _coefficient(
+        0.5, 0.50, "", "1", "part of the running step that a new request waits for", _EXACT,
+    )  # fmt: skip
     line: Array = _coefficient(
         1.0, 0.50, "", "1", "wait of a prompt behind other prompts against that of a queue with random arrivals", _EXACT,
     )  # fmt: skip
