@@ -88,6 +88,7 @@ class Data(SpecModel):
 
 
 Epochs = Annotated[float, Number(least=0, most=1e6, above=True)]
+TokensPerParameter = Annotated[float, Number(least=0, most=1e9, above=True)]
 
 
 def batch_around(about: Around, seq_len: int) -> tuple[int, int, int]:

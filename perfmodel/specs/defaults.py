@@ -57,6 +57,7 @@ class Finisher:
         global_batch, per_accelerator = self._batch(regime, seq_len)
         length = Length(spec, self._refuse, regime, k, global_batch, per_accelerator, seq_len)
         steps, run_samples = length.resolved()
+        self.notes.extend(length.told())
         framework = spec.framework or self._framework()
         gradient_dtype = self._stack()
         self._algorithms()

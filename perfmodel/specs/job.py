@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from perfmodel.specs.amounts import AroundTokens, Data, Epochs
+from perfmodel.specs.amounts import AroundTokens, Data, Epochs, TokensPerParameter
 from perfmodel.specs.economy import Grid, Price, PriceWords
 from perfmodel.specs.fields import (
     Count,
@@ -125,6 +125,11 @@ class JobFile(SpecModel):
     k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
     tokens: Count | None = Field(None, description="Tokens of the whole run, in place of steps.")
+    tokens_per_parameter: TokensPerParameter | None = Field(
+        None,
+        description="Tokens of the whole run over the model's parameters, in place of tokens; 20 is compute-optimal for dense "
+        "language models (Hoffmann et al. 2022, arXiv:2203.15556).",
+    )
     epochs: Epochs | None = Field(None, description="Passes over `data` of the whole run, in place of steps.")
     data: Data | None = Field(None, description="One pass over the data, which epochs count.")
     deadline: Interval | None = Field(None, description="Longest run that will do.")

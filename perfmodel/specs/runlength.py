@@ -46,10 +46,11 @@ class Length:
         """Samples of the run by its tokens or epochs, which must agree."""
         spec, each = self.spec, tokens_per_sample(self.spec.workload, self.seq_len)
         name = spec.workload.name
+        key = self._token_key()
         if each is None:
-            if spec.tokens is not None:
+            if key is not None:
                 self.refuse(
-                    "tokens",
+                    key,
                     f"a sample of {name} is no sequence of tokens",
                     "write steps, or epochs with data: {samples: N}",
                 )
@@ -70,19 +71,59 @@ class Length:
                 )
                 return None
             by_epochs = spec.epochs * (spec.data.samples or (spec.data.tokens or 0) / (each or 1))
-        if spec.tokens is None:
+        tokens = self._tokens()
+        if tokens is None:
             return by_epochs
-        by_tokens = spec.tokens / (each or 1)
+        by_tokens = tokens / (each or 1)
         if by_epochs is not None and not agree(by_tokens, by_epochs, 1.0):
             self.refuse(
                 "epochs",
-                f"{spec.epochs:g} epochs are {by_epochs * (each or 1):,.0f} tokens, and tokens says {spec.tokens:,}",
-                "keep one of tokens and epochs",
+                f"{spec.epochs:g} epochs are {by_epochs * (each or 1):,.0f} tokens, and {key} says {tokens:,.0f}",
+                f"keep one of {key} and epochs",
             )
         return by_tokens
 
+    def _token_key(self) -> str | None:
+        """The key that states the tokens of the run."""
+        stated = (key for key in ("tokens", "tokens_per_parameter") if getattr(self.spec, key) is not None)
+        return next(stated, None)
+
+    def _tokens(self) -> float | None:
+        """Tokens of the run, as stated or by the model's parameters; both must agree."""
+        spec, ratio = self.spec, self.spec.tokens_per_parameter
+        if ratio is None:
+            return spec.tokens
+        params = spec.workload.params or spec.workload.params_from_dimensions
+        if not params:
+            self.refuse(
+                "tokens_per_parameter",
+                f"nobody says how many parameters {spec.workload.name} has",
+                "--set workload.params=... states them, or write tokens",
+                "S004",
+            )
+            return spec.tokens
+        if spec.tokens is not None and not agree(spec.tokens, ratio * params, 1.0):
+            self.refuse(
+                "tokens_per_parameter",
+                f"{ratio:g} tokens for each of {params:,} parameters are {ratio * params:,.0f}, and tokens says {spec.tokens:,}",
+                "keep one of tokens and tokens_per_parameter",
+            )
+        return ratio * params
+
+    def told(self) -> list[str]:
+        """What a budget by the model's size comes to, and what it says nothing of."""
+        spec, ratio = self.spec, self.spec.tokens_per_parameter
+        params = spec.workload.params or spec.workload.params_from_dimensions
+        if ratio is None or not params or tokens_per_sample(spec.workload, self.seq_len) is None:
+            return []
+        every = ", those of every expert counted" if spec.workload.experts else ""
+        return [
+            f"{ratio:g} tokens for each of {params:,} parameters{every} are {ratio * params:,.0f} tokens, some "
+            f"{6.0 * ratio * params * params:.3g} FLOP; what loss they reach is not predicted"
+        ]
+
     def _contradiction(self, samples: float, steps: list[int]) -> None:
-        key = "tokens" if self.spec.tokens is not None else "epochs"
+        key = self._token_key() or "epochs"
         need = (
             f"{steps[0]:,}"
             if len(steps) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from perfmodel.cli.main import main
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+TEXTBOOK = Path(__file__).parents[2] / "examples" / "textbook"
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def shell(capsys):
 
 
 def test_table_answers_first(shell):
-    code, out, err = shell(str(REFERENCE / "rubric.csv"), "--work", "1200000")
+    code, out, err = shell(str(TEXTBOOK / "rubric.csv"), "--work", "1200000")
     assert code == 0
     assert err == ""
     assert out.index("On this workload the system scales to") < out.index("Decision")
@@ -34,9 +34,7 @@ def test_table_answers_first(shell):
 
 
 def test_json_is_the_envelope(shell):
-    code, out, _ = shell(
-        str(REFERENCE / "study.csv"), "--format", "json", "--regime", "strong", "--seed", "3"
-    )
+    code, out, _ = shell(str(TEXTBOOK / "study.csv"), "--format", "json", "--regime", "strong", "--seed", "3")
     envelope = json.loads(out)
     assert code == 0
     assert envelope["schema"] == "perfmodel/study/1"
@@ -46,21 +44,21 @@ def test_json_is_the_envelope(shell):
 
 
 def test_csv_has_a_row_for_each_k(shell):
-    _, out, _ = shell(str(REFERENCE / "breakdown.csv"), "--format", "csv", "--price", "3.20 USD/h")
+    _, out, _ = shell(str(TEXTBOOK / "breakdown.csv"), "--format", "csv", "--price", "3.20 USD/h")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["k"] for row in rows] == ["1", "2", "4", "8", "16"]
     assert float(rows[1]["cost_usd"]) == pytest.approx(0.7644, abs=1e-4)
 
 
 def test_markdown(shell):
-    _, out, _ = shell(str(REFERENCE / "breakdown.csv"), "--format", "md")
+    _, out, _ = shell(str(TEXTBOOK / "breakdown.csv"), "--format", "md")
     assert out.startswith("## Study of")
     assert "| K |" in out
 
 
 def test_straggler_and_normal_interval(shell):
     code, out, _ = shell(
-        str(REFERENCE / "study.csv"), "--inject-straggler", "1.0..1.5", "--ci", "normal", "--format", "json"
+        str(TEXTBOOK / "study.csv"), "--inject-straggler", "1.0..1.5", "--ci", "normal", "--format", "json"
     )
     result = json.loads(out)["result"]
     assert code == 0
@@ -72,7 +70,7 @@ def test_straggler_and_normal_interval(shell):
 def test_files(shell, tmp_path):
     out, plot, report = tmp_path / "r.json", tmp_path / "p.svg", tmp_path / "r.html"
     code, text, _ = shell(
-        str(REFERENCE / "breakdown.csv"), "-o", str(out), "--plot", str(plot), "--report", str(report)
+        str(TEXTBOOK / "breakdown.csv"), "-o", str(out), "--plot", str(plot), "--report", str(report)
     )
     assert (code, text) == (0, "")
     assert json.loads(out.read_text())["schema"] == "perfmodel/study/1"
@@ -109,7 +107,7 @@ def test_every_problem_of_a_bad_table_and_exit_2(shell, tmp_path):
     ],
 )
 def test_bad_flags_exit_2_and_name_the_flag(shell, flags, message):
-    code, out, err = shell(str(REFERENCE / "rubric.csv"), *flags)
+    code, out, err = shell(str(TEXTBOOK / "rubric.csv"), *flags)
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err

@@ -25,7 +25,9 @@ from perfmodel.decide.pricing import (
 )
 
 # The worked breakdown of the reference tables: compute, communication and idle seconds.
-TABLE = np.genfromtxt(Path(__file__).parents[1] / "reference" / "breakdown.csv", delimiter=",", names=True)
+TABLE = np.genfromtxt(
+    Path(__file__).parents[1].parent / "examples" / "textbook" / "breakdown.csv", delimiter=",", names=True
+)
 K = TABLE["k"]
 TIME_S = TABLE["compute_s"] + TABLE["communication_s"] + TABLE["idle_s"]
 NODE = on_demand(per_hour(3.20))

@@ -46,6 +46,35 @@ def test_steps_that_agree_are_kept_and_others_refused():
     assert "epochs" in message
 
 
+def test_a_compute_optimal_budget_is_so_many_tokens():
+    params = job().workload.params
+    found = job(global_batch=128, seq_len=8192, tokens_per_parameter=20)
+    assert found.steps == job(global_batch=128, seq_len=8192, tokens=20 * params).steps
+    assert any(f"{20 * params:,} tokens" in note and "loss" in note for note in found.notes)
+    twice = job(global_batch=128, seq_len=8192, tokens_per_parameter=20, tokens=20 * params)
+    assert twice.steps == found.steps
+    ((_, message),) = refused(tokens_per_parameter=20, tokens="1 G")
+    assert "20 tokens for each of" in message
+    ((_, message),) = refused(workload="resnet50", tokens_per_parameter=20)
+    assert "no sequence of tokens" in message
+    unknown = {
+        "kind": "decoder-transformer",
+        "layers": 2,
+        "hidden": 64,
+        "heads": 2,
+        "vocab": 100,
+        "seq_len": 64,
+        "sample": "sequence",
+    }
+    ((_, message),) = refused(workload=unknown, tokens_per_parameter=20)
+    assert "how many parameters" in message
+
+
+@pytest.mark.parametrize("ratio", [0, -1, "many", float("inf")])
+def test_no_budget_of_no_tokens(ratio):
+    assert refused(tokens_per_parameter=ratio)
+
+
 def test_in_weak_scaling_the_steps_differ_with_k():
     found = job(batch_per_accelerator=1, tokens="1 G", seq_len=8192)
     assert found.steps is None

@@ -19,12 +19,13 @@ from perfmodel.study.rubric import study, study_file
 from perfmodel.study.table import parse_timings
 
 REFERENCE = Path(__file__).parents[1] / "reference"
+TABLES = Path(__file__).parents[2] / "examples" / "textbook"
 
 
 def command(*arguments: str) -> dict[str, Any]:
     """The command called in this process: tests below call both verbs in one of their own."""
     out = io.StringIO()
-    with contextlib.chdir(REFERENCE), contextlib.redirect_stdout(out):
+    with contextlib.chdir(TABLES), contextlib.redirect_stdout(out):
         assert main([*arguments, "--format", "json"]) == 0
     return dict(json.loads(out.getvalue())["result"])
 
@@ -35,13 +36,13 @@ def process(*arguments: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=True,
-        cwd=REFERENCE,
+        cwd=TABLES,
     )
     return dict(json.loads(run.stdout)["result"])
 
 
 def library(name: str, **options: Any) -> dict[str, Any]:
-    return dict(study_file(REFERENCE / name, StudyOptions(**options)).envelope()["result"])
+    return dict(study_file(TABLES / name, StudyOptions(**options)).envelope()["result"])
 
 
 def expected(name: str) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def test_rubric(way):
 
 def test_rubric_degraded():
     want = expected("rubric")["degraded"]
-    text = (REFERENCE / "rubric.csv").read_text().replace("32,250,32,0.871", "32,250,32,0.860")
+    text = (TABLES / "rubric.csv").read_text().replace("32,250,32,0.871", "32,250,32,0.860")
     assert text.count("0.860") == 1
     result = study(parse_timings(text)).envelope()["result"]
     assert result["quality"]["held"] is False

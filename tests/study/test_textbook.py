@@ -17,12 +17,13 @@ from perfmodel.study.rubric import study, study_file
 from perfmodel.study.table import parse_timings
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+TABLES = Path(__file__).resolve().parents[2] / "examples" / "textbook"
 SUPERLINEAR = "k,time_s\n1,100\n2,45\n4,23\n8,12\n16,7\n32,5\n"
 STRAIGHT = "k,time_s\n1,100\n2,50\n4,25\n8,12.5\n16,6.25\n"
 
 
 def of_reference(name, **options):
-    return study_file(REFERENCE / name, StudyOptions(**options)).result
+    return study_file(TABLES / name, StudyOptions(**options)).result
 
 
 def finding(result, code):
@@ -116,7 +117,7 @@ def test_the_checklist_begins_with_the_six_of_the_textbook():
 
 
 def test_the_slowest_of_the_repeats_stands_beside_the_stretched_straggler():
-    table = (REFERENCE / "study.csv").read_text()
+    table = (TABLES / "study.csv").read_text()
     result = of_reference("study.csv", straggler=(1.0, 1.5))
     slowest = result["straggler"]["slowest_of_repeats"]
     rows = [line.split(",") for line in table.splitlines()[1:]]
@@ -151,7 +152,7 @@ def test_what_a_price_is_of_is_read_from_the_numbers_or_asked(prices, looks):
 
 
 def test_quality_is_a_column_of_every_output(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(REFERENCE)
+    monkeypatch.chdir(TABLES)
     assert main(["study", "rubric.csv", "--format", "csv"]) == 0
     assert "quality" in capsys.readouterr().out.splitlines()[0].split(",")
     assert main(["study", "rubric.csv", "--format", "json"]) == 0
