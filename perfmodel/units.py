@@ -346,6 +346,18 @@ def band_in_words(low: float, high: float, dimension: str, digits: int = 4, like
     return " to ".join(in_words(end, dimension, digits, middle) for end in (low, high))
 
 
+def clock(seconds: float) -> str:
+    """A time limit as schedulers read it, rounded up to whole minutes: days-hours:minutes:seconds.
+
+    >>> clock(59), clock(3661), clock(100_000)
+    ('00:01:00', '01:02:00', '1-03:47:00')
+    """
+    minutes = max(-(-int(-(-seconds // 1)) // 60), 1)
+    days, rest = divmod(minutes, 24 * 60)
+    hours, left = divmod(rest, 60)
+    return f"{f'{days}-' if days else ''}{hours:02d}:{left:02d}:00"
+
+
 def percent(share: float, digits: int = 3) -> str:
     """A share for a sentence.
 

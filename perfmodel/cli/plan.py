@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import completion
+from perfmodel.cli.exporting import (
+    ExportOption,
+    check_flags,
+    emit_export,
+    export_plan,
+    job_of_framework,
+)
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, parse_set, scalar, told_by
 from perfmodel.cli.readings import quantity
@@ -83,6 +90,7 @@ def plan(
     draws: Annotated[
         int, typer.Option(min=2, max=100_000, help="Draws behind the comparison of the first two.")
     ] = 200,
+    export: ExportOption = None,
     to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
@@ -91,11 +99,18 @@ def plan(
     from perfmodel.decide.plan.planner import Request
     from perfmodel.specs.catalog import Catalog
 
+    check_flags(export, to.format)
+    if export is not None and (jobs is not None or sweep is not None):
+        raise UsageError("--export writes one job: it goes with neither --jobs nor --sweep", code="U042")
     # One catalogue for all jobs: what it has read once it need not read again.
     catalog = Catalog.default(tuple(flags.specs or ()))
+    whose: dict[str, Tree] = {}
 
     def load(path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> Job:
-        return flags.job(path, catalog, changed)
+        return flags.job(path, catalog, {**whose, **changed})
+
+    if export is not None:
+        whose = job_of_framework(export, partial(load, job))
 
     request = Request(
         objective=str(objective or (Objective.cost if deadline and not budget else Objective.time)),
@@ -125,7 +140,12 @@ def plan(
     else:
         found = _on_clusters(partial(load, job), clusters, catalog) if clusters else [load(job)]
         outcome = run.plan_job(found, request, known, place, catalog)
-    to.emit(outcome.result)
+    if export is None:
+        to.emit(outcome.result)
+    else:
+        ranked = outcome.result.result["candidates"]
+        text = export_plan(export, partial(load, job), ranked, known, to.quiet, clusters=clusters is not None)
+        emit_export(text, to.output, to.quiet)
     if outcome.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_OK if outcome.met else EXIT_FAILED

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.cli.exporting import ExportOption, check_flags, emit_export, export_prediction
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, told_by
 
@@ -28,15 +29,22 @@ def predict(
     ] = 200,
     deadline: DeadlineOption = None,
     budget: BudgetOption = None,
+    export: ExportOption = None,
     to: ResultFlags,
 ) -> None:
     """Predict T(K), speedup and efficiency with 90 % bands, the knee and its cause, p*, cost, energy and carbon."""
+    check_flags(export, to.format)
     changed = {
         name: told_by(f"--{name}", text)
         for name, text in (("deadline", deadline), ("budget", budget))
         if text
     }
     known, found = flags.known(), flags.job(job, changed=changed)
+    if export is not None:
+        text = export_prediction(
+            export, lambda more: flags.job(job, changed=changed | dict(more)), known, to.quiet
+        )
+        return emit_export(text, to.output, to.quiet)
     from perfmodel.decide.prediction import predict as predict_job
 
-    to.emit(predict_job(found, known, draws=draws, seed=to.seed, threshold=threshold))
+    return to.emit(predict_job(found, known, draws=draws, seed=to.seed, threshold=threshold))

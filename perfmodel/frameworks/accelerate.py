@@ -114,5 +114,6 @@ def _fsdp(draft: Draft, start: Mark) -> None:
         word = "hsdp"
         if draft.get("layout.dp_shard"):
             shard = draft.findings["layout.dp_shard"]
-            draft.put("layout.shard_group", shard.value, Entry(shard.key, shard.value, shard.mark))
+            ranks = shard.value * (draft.get("layout.cp", 1) or 1)  # ranks of the context share the shards
+            draft.put("layout.shard_group", ranks, Entry(shard.key, shard.value, shard.mark))
     draft.put("layout.sharding", word, Entry(at.key, at.value, at.mark))

@@ -227,6 +227,10 @@ class _Job:
             value = draft.get(f"layout.{name}")
             if value is not None and value > 1:
                 self.put(self.layout, name, value, f"layout.{name}", path="layout.")
+        if self.degree("ep") > 1 and draft.get("layout.etp"):
+            self.put(self.layout, "etp", draft.get("layout.etp"), "layout.etp", path="layout.")
+        if self.degree("pp") > 1 and draft.get("layout.vpp") == 1:  # nobody need guess how many there are
+            self.put(self.layout, "vpp", 1, "layout.vpp", path="layout.")
         for name in ("micro_batch", "sharding", "recompute", "schedule"):
             value = draft.get(f"layout.{name}")
             if value is not None:

@@ -18,7 +18,7 @@ PRECISION = {"16": "fp16", "16-mixed": "fp16", "16-true": "fp16", "bf16": "bf16"
 SHARED: dict[str, Rule] = {
     "tensor_model_parallel_size": "layout.tp", "pipeline_model_parallel_size": "layout.pp",
     "virtual_pipeline_model_parallel_size": "layout.vpp", "context_parallel_size": "layout.cp",
-    "expert_model_parallel_size": "layout.ep", "expert_tensor_parallel_size": "megatron.etp",
+    "expert_model_parallel_size": "layout.ep", "expert_tensor_parallel_size": "layout.etp",
     "sequence_parallel": "layout.sequence_parallel", "num_layers": "model.layers", "hidden_size": "model.hidden",
     "ffn_hidden_size": "model.ffn", "num_attention_heads": "model.heads", "num_query_groups": "model.kv_heads",
     "kv_channels": "model.head_dim", "vocab_size": "model.vocab", "make_vocab_size_divisible_by": "model.vocab_multiple",
@@ -114,6 +114,12 @@ IRRELEVANT = pattern(
 )
 
 
+_OFF: dict[str, tuple[str, Any]] = {
+    "model.recompute_granularity": ("layout.recompute", "none"),
+    "model.virtual_pipeline_model_parallel_size": ("layout.vpp", 1),
+}
+
+
 def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     """A ConfigContainer, whole or as overrides."""
     plain = [
@@ -128,6 +134,10 @@ def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
             "runs? Give --layout, -k and --global-batch"
         )
     draft.apply(plain, TABLE, IRRELEVANT)
+    for entry in plain:  # a null that overrides the recipe's value
+        if entry.value is None and entry.key in _OFF:
+            name, value = _OFF[entry.key]
+            draft.put(name, value, entry)
     mixed = draft.findings.get("bridge.mixed")
     if mixed is not None:
         entry = Entry(mixed.key, mixed.value, mixed.mark)
@@ -157,7 +167,7 @@ def _finish(draft: Draft, start: Mark, name: str) -> None:
         draft.findings.pop("stack.fp8_recipe", None)
     reduce = draft.findings.get("bridge.reduce")
     if reduce is not None:
-        word = "fp32" if reduce.value else "bf16"
+        word = "fp32" if reduce.value else "fp16" if draft.get("precision") == "fp16" else "bf16"
         draft.put("gradient_dtype", word, Entry(reduce.key, reduce.value, reduce.mark))
     spread = draft.findings.get("bridge.distributed")
     if spread is not None:

@@ -37,6 +37,7 @@ class Document:
     commands: list[Command] = field(default_factory=list)
     directives: list[Entry] = field(default_factory=list)
     doubtful: list[Entry] = field(default_factory=list)
+    written: str | None = None  # the name of the file, where a script writes it before it starts
 
     def has(self, *keys: str) -> bool:
         """Whether every one of these keys, or something below it, is there."""

@@ -52,6 +52,7 @@ _WHOLE = frozenset(
         "layout.cp",
         "layout.ep",
         "layout.vpp",
+        "layout.etp",
         "layout.micro_batch",
         "layout.accumulation",
         "layout.shard_group",

@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.errors import SpecError
 from perfmodel.frameworks.detect import roles_of
 from perfmodel.frameworks.document import parse, read_text
+from perfmodel.frameworks.here import written_by
 from perfmodel.frameworks.reader import Reading, read_documents
 from perfmodel.specs.loader import Tree
 
@@ -25,6 +26,8 @@ def tree_of(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, 
     except SpecError:
         return None
     roles = roles_of(document)
+    if roles == ["slurm"]:
+        roles += [role for one in written_by(document)[0] for role in roles_of(one)]
     if not roles or roles in (["slurm"], ["model"]):
         return None
     reading = read_documents([document], given(overrides), [path.parent])

@@ -87,12 +87,16 @@ IRRELEVANT = pattern(
 def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     """Settings of base.yml, however they were given."""
     draft.apply(entries.values(), TABLE, IRRELEVANT)
+    for entry in entries.values():
+        if entry.key.endswith("_parallelism") and str(entry.value).strip() == "-1":
+            draft.put("maxtext.left_open", True, entry)
     draft.default("stack.framework", NAME, "the framework", start)
     draft.default("stack.compiled", True, "XLA", start)
     _precision(draft, start)
     _topology(draft)
     _model(draft)
     _degrees(draft, start)
+    _size(draft)
     _remat(draft, start)
     draft.default("seq_len", 2048, "max_target_length", start)
     draft.default("batch.per_accelerator", 12.0, "per_device_batch_size", start)
@@ -173,7 +177,13 @@ def _degrees(draft: Draft, start: Mark) -> None:
     shards, sharded = _axis(draft, "fsdp", "fsdp_transpose")
     copies, copied = _axis(draft, "data")
     fsdp = draft.findings.get("maxtext.ici_fsdp")
-    alone = fsdp is not None and whole(fsdp.value) == 1 and sharded is None
+    # Weights are cut along the context and the experts' axis too.
+    with_others = math.prod(draft.get(f"layout.{name}", 1) for name in ("cp", "ep"))
+    alone = fsdp is not None and whole(fsdp.value) == 1 and sharded is None and with_others == 1
+    if draft.get("layout.ep", 1) > 1:
+        draft.default(
+            "layout.etp", draft.get("layout.tp", 1), "ici_tensor_parallelism", draft.mark("layout.ep")
+        )
     slices = draft.get("maxtext.slices") or 1
     if alone and fsdp is not None:
         draft.put("layout.sharding", "ddp", Entry(fsdp.key, fsdp.value, fsdp.mark))
@@ -195,6 +205,18 @@ def _degrees(draft: Draft, start: Mark) -> None:
     elif sharded is not None:
         draft.put("layout.sharding", "fsdp", sharded)
     draft.default("layout.sharding", "fsdp", "ici_fsdp_parallelism", start)
+
+
+def _size(draft: Draft) -> None:
+    """Devices of the mesh, where every axis is stated: -1 is what the devices leave."""
+    sizes = {name: found for name, found in draft.findings.items() if re.match(r"maxtext\.(ici|dcn)_", name)}
+    fsdp = sizes.get("maxtext.ici_fsdp")  # its default is what the devices leave
+    if draft.get("world.gpus") or fsdp is None or draft.get("maxtext.slices"):
+        return
+    if draft.get("maxtext.left_open"):
+        return
+    total = math.prod(whole(found.value) for found in sizes.values())
+    draft.put("world.gpus", total, Entry(fsdp.key, total, fsdp.mark))
 
 
 def _remat(draft: Draft, start: Mark) -> None:

@@ -50,7 +50,7 @@ TABLE: dict[str, Rule] = {
     "--pipeline-model-parallel-size": "layout.pp",
     "--context-parallel-size": "layout.cp",
     "--expert-model-parallel-size": "layout.ep",
-    "--expert-tensor-parallel-size": "megatron.etp",
+    "--expert-tensor-parallel-size": "layout.etp",
     "--num-virtual-stages-per-pipeline-rank": "layout.vpp",
     "--num-layers-per-virtual-pipeline-stage": "megatron.layers_per_virtual",
     "--micro-batch-size": "layout.micro_batch",
@@ -194,6 +194,8 @@ def finish(draft: Draft, near: Mark, *, kind: str = NAME, overlap_default: bool 
     _legacy(draft, near)
     _model(draft, near)
     _pipeline(draft)
+    if draft.get("layout.pp", 1) > 1:
+        draft.default("layout.vpp", 1, "--num-virtual-stages-per-pipeline-rank", near)
     _recompute(draft, near)
     rules(draft)
 
@@ -427,6 +429,8 @@ def rules(draft: Draft) -> None:
         draft.refuse("layout.ep", f"expert parallel size {ep} does not divide the {experts} experts")
     if ep > 1 and not experts and draft.get("model.layers"):
         draft.refuse("layout.ep", "--expert-model-parallel-size needs --num-experts")
+    if ep > 1 and draft.get("rule.megatron_flags", True):
+        draft.default("layout.etp", tp, "--expert-tensor-parallel-size", draft.mark("layout.ep"))
     sequence = draft.get("layout.sequence_parallel", False)
     if ep > 1 and tp > 1 and not sequence:
         draft.refuse("layout.ep", "expert with tensor parallelism needs --sequence-parallel in training")

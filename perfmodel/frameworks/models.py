@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import perfmodel.workloads
 from perfmodel.frameworks.draft import Draft, Entry
+from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.loader import Mark
 from perfmodel.workloads.from_hf import parse_config, workload_fields
 from perfmodel.workloads.hf_families import Family
@@ -97,9 +98,52 @@ def workload_from(draft: Draft) -> dict[str, Any] | None:
     fields = workload_fields(
         dimensions, parameters, Family(kind, lambda _: dimensions), seq_len=draft.get("seq_len")
     )
-    name = draft.get("model.label") or f"{'moe' if experts else 'transformer'}-{layers}l-h{hidden}"
+    name = (
+        draft.get("model.label")
+        or same_in_zoo(fields)
+        or f"{'moe' if experts else 'transformer'}-{layers}l-h{hidden}"
+    )
     window = {key: draft.get(f"model.{key}") for key in ("attention_window",) if draft.get(f"model.{key}")}
     return {"name": name, **fields, **window, "source": "dimensions of the imported configuration"}
+
+
+_COMPARED = (
+    "kind",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn",
+    "gated_mlp",
+    "tied_embeddings",
+    "experts",
+    "top_k",
+    "moe_ffn",
+)
+_ROWS = 1024  # that a framework may add to a vocabulary
+
+
+def same_in_zoo(fields: Mapping[str, Any]) -> str | None:
+    """The one zoo entry with these dimensions, its vocabulary perhaps padded; what was measured of it holds here too."""
+    found = [
+        path.stem
+        for path, text in _zoo_texts()
+        if f"\nlayers: {fields.get('layers')}\n" in text and f"\nhidden: {fields.get('hidden')}\n" in text
+    ]
+    same = [name for name in found if _agree(fields, Catalog.default().get("workloads", name))]
+    return same[0] if len(same) == 1 else None
+
+
+@lru_cache(maxsize=1)
+def _zoo_texts() -> tuple[tuple[Path, str], ...]:
+    folder = Path(perfmodel.workloads.__file__).parent / "zoo"
+    return tuple((path, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml")))
+
+
+def _agree(fields: Mapping[str, Any], entry: Any) -> bool:
+    spare = (fields.get("vocab") or 0) - (entry.vocab or 0)
+    widths = all((fields.get(key) or None) == (getattr(entry, key) or None) for key in _COMPARED)
+    return widths and 0 <= spare < _ROWS and entry.trainable_params is None
 
 
 def padded_vocab(draft: Draft) -> int | None:

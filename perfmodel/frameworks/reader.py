@@ -14,6 +14,7 @@ from perfmodel.frameworks.assemble import Assembled, assemble
 from perfmodel.frameworks.detect import ROLES, roles_of
 from perfmodel.frameworks.document import Document, parse, read_text
 from perfmodel.frameworks.draft import Draft
+from perfmodel.frameworks.here import written_by
 from perfmodel.frameworks.launch import read_launch
 
 # Which name the job gets, where several frameworks are in one run: the one that drives the training.
@@ -69,6 +70,14 @@ def read_documents(
     """Every document by the frameworks whose names it has."""
     draft = Draft()
     found: list[tuple[str, Document]] = []
+    given_files, documents = documents, list(documents)
+    for document in given_files:
+        written, failed = written_by(document)
+        documents += [one for one in written if roles_of(one)]
+        draft.questions += [
+            f"{document.source.name} writes {name}, which cannot be read as it stands there; give that file as well"
+            for name in failed
+        ]
     for document in documents:
         roles = roles_of(document)
         if not roles:
@@ -99,7 +108,7 @@ def read_documents(
     stem = Path(documents[0].source.name).stem or "imported"
     made = assemble(draft, start, given, stem if stem not in ("-", "stdin") else "imported")
     draft.raise_problems()
-    return Reading(draft, made, names, tuple(document.source.name for document in documents))
+    return Reading(draft, made, names, tuple(document.source.name for document in given_files))
 
 
 def _read(draft: Draft, role: str, document: Document) -> None:
@@ -132,6 +141,7 @@ def _beside(draft: Draft, folders: Sequence[Path]) -> None:
 
 def _doubts(draft: Draft, documents: Sequence[Document]) -> None:
     given = {Path(document.source.name).name for document in documents}
+    given |= {document.written for document in documents if document.written is not None}
     for document in documents:
         doubtful = [entry for entry in document.doubtful if not _HARMLESS.match(entry.key)]
         draft.not_understood += doubtful[:50]

@@ -341,6 +341,8 @@ class _Reader:
 
     def _expand(self, part: Chars, depth: int = 0) -> list[Chars]:
         """The words that one raw word becomes: quotes off, variables in, unquoted blanks split."""
+        if re.fullmatch(r'"?\$\{?[@*]\}?"?', "".join(char for char, _ in part[:8])):
+            return []  # what a caller adds: more arguments, no value of the one before
         done: list[Chars] = []
         now: Chars = []
         was_quoted = False

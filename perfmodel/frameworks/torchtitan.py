@@ -61,6 +61,7 @@ TABLE: dict[str, Rule] = {
     "parallelism.context_parallel_degree": "layout.cp",
     "parallelism.context_parallel_rotate_method": ("titan.rotate", {"allgather": "all-gather", "alltoall": "all-to-all"}),
     "parallelism.expert_parallel_degree": "layout.ep",
+    "parallelism.expert_tensor_parallel_degree": "layout.etp",
     "experimental.pipeline_parallel_degree": "layout.pp",
     "experimental.pipeline_parallel_schedule": ("titan.schedule", SCHEDULES),
     "experimental.pipeline_parallel_microbatches": "titan.microbatches",
@@ -85,7 +86,7 @@ IRRELEVANT = pattern(
     quantize.* comm.* memory_estimation.* fault_tolerance.* validation.* debug.* experimental.*
     training.data_parallel_type training.dump* training.debug* activation_checkpoint.* compile.*
     parallelism.module_fqns* parallelism.pipeline_parallel_split* parallelism.pipeline_parallel_first*
-    parallelism.pipeline_parallel_last* parallelism.pipeline_parallel_expert* parallelism.expert_tensor*
+    parallelism.pipeline_parallel_last* parallelism.pipeline_parallel_expert*
     parallelism.enable_compiled* model.norm_type model.print* model.tokenizer* model.use_flex* dataloader.*
     training.fsdp* deepep.* parallelism.enable_approx* training.mixed*"""
 )
@@ -177,12 +178,12 @@ def _sharding(draft: Draft, near: Mark) -> None:
     entry = (
         Entry(at.key, at.value, at.mark) if at is not None else Entry("the framework", "", Mark(near.source))
     )
-    if shard == 1:
+    if shard == 1 and draft.get("layout.cp", 1) == 1:  # ranks of the context shard as well
         draft.put("layout.sharding", "ddp", entry)
     elif copies > 1:
         draft.put("layout.sharding", "hsdp" if base == "fsdp" else "zero2", entry)
-        if shard:
-            draft.put("layout.shard_group", shard, entry)
+        if shard:  # ranks of the context share the shards
+            draft.put("layout.shard_group", shard * (draft.get("layout.cp", 1) or 1), entry)
         else:
             draft.questions.append(
                 "how many ranks share a copy? data_parallel_shard_degree is what the ranks leave"

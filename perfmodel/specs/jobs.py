@@ -77,7 +77,7 @@ def _read(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, ..
         tree = read_file(path)
     except SpecError as error:
         problem = error  # a launch script or TOML is no YAML
-    if tree is not None and (not isinstance(tree.value, dict) or {"workload", "cluster"} & tree.value.keys()):
+    if tree is not None and isinstance(tree.value, dict) and {"workload", "cluster"} & tree.value.keys():
         return tree, ()
     module, _, function = FOREIGN_READER.partition(":")
     found: tuple[Tree, tuple[str, ...]] | None = getattr(importlib.import_module(module), function)(

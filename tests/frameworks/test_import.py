@@ -54,6 +54,7 @@ def test_a_launch_script_with_its_lines() -> None:
     assert found["layout"] == {
         "tp": 4,
         "pp": 2,
+        "vpp": 1,
         "micro_batch": 1,
         "sharding": "zero1",
         "recompute": "none",
