@@ -291,11 +291,16 @@ def _answer(
     over = 0.5 * requests * np.maximum(1.0 / most - 1.0 / np.asarray(load.rate_per_s, float), 0.0)
     line = np.where((kind == OPEN) & is_saturated, over, line)
     line = np.where(kind == OFFLINE, 0.5 * np.maximum(requests - slots, 0.0) / most, line)
-    prompt = state.per_token_s * terms.new_tokens
-    burst = np.where(is_run & (kind == CLOSED), slots / np.maximum(requests, slots), 0.0)
-    burst_s = c.wave * 0.5 * np.maximum(slots / terms.lanes - 1.0, 0.0) * prompt
+    # Who starts together waits for half of the others' prompts, and so decodes that much less beside them.
+    together = is_run & ((kind == CLOSED) | (kind == OFFLINE))
+    burst = np.where(together, slots / np.maximum(requests, slots), 0.0)
+    ahead = 0.5 * np.maximum(slots / terms.lanes - 1.0, 0.0)
+    room = np.maximum(terms.chunk - ahead * terms.step.rows * terms.mixed, _LEAST_ROOM)
+    full = np.minimum(room, 2.0 * ahead * terms.new_tokens + terms.new_tokens)
+    burst_s = c.wave * ahead * terms.step.seconds(ahead * terms.mixed, full) * terms.new_tokens / full
     ttft = c.first_s + in_slot + burst * burst_s + np.maximum(line, 0.0)
-    tpot = state.step_s / at.advance
+    beside = np.minimum(burst * burst_s / terms.after, state.step_s - state.empty_s)
+    tpot = (state.step_s - np.where(kind == OFFLINE, beside, 0.0)) / at.advance
 
     static = kind == STATIC
     if static.any():

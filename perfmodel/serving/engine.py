@@ -58,6 +58,9 @@ NAMES: Final = ("vllm", *(name for name in ENGINES if not name.startswith("vllm"
 #: The first release of vLLM whose default is V1, and the month of it.
 _V1_VERSION: Final = (0, 8)
 _V1_DATE: Final = "2025-03"
+#: From this memory on, V1 takes this many sequences (its engine arguments; not read again).
+_ROOMY_BYTES: Final = 70.0 * 2**30
+_ROOMY_SEQUENCES: Final = 1024
 
 
 def version_numbers(text: str | None) -> tuple[int, ...]:
@@ -85,3 +88,13 @@ def engine(name: str | None, version: str | None = None, date: str | None = None
         is_old = numbers < _V1_VERSION if numbers else bool(date) and str(date) < _V1_DATE
         return ENGINES["vllm-v0" if is_old else "vllm-v1"]
     return ENGINES.get(name, replace(UNKNOWN, era=name))
+
+
+def sequences_on(found: Engine, memory_bytes: float, generation: str | None) -> int:
+    """Sequences at once on a device: vLLM's V1 takes 1,024 on one of 70 GiB and more that is newer than an A100.
+
+    >>> sequences_on(ENGINES["vllm-v1"], 80 * 2**30, "hopper"), sequences_on(ENGINES["vllm-v1"], 80 * 2**30, "ampere")
+    (1024, 256)
+    """
+    is_roomy = memory_bytes >= _ROOMY_BYTES and generation != "ampere"
+    return _ROOMY_SEQUENCES if found.era == "vllm-v1" and is_roomy else found.max_sequences

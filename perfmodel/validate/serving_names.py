@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from perfmodel.serving.engine import Engine, engine
 from perfmodel.workloads.text import slug
 
 Entry = Mapping[str, Any]
@@ -42,7 +43,6 @@ class Names:
     engines: Table
     stated: Table  # precisions that the name of a model states
     precisions: Mapping[str, Entry]
-    generations: Sequence[Entry]
     sources: Table
     datasets: Sequence[Entry] = field(default=())
 
@@ -77,7 +77,6 @@ def names() -> Names:
         engines=table("engines"),
         stated=table("precisions_in_names"),
         precisions=data["precisions"],
-        generations=tuple(data["generations"]),
         sources=table("sources"),
         datasets=tuple(data["datasets"]),
     )
@@ -104,38 +103,22 @@ def source_entry(name: str) -> Entry:
     return names().sources.find(name.lower()) or {}
 
 
-def engine_class(name: str, version: str, date: str) -> str:
-    """The launch path of an engine: its class, or that of its older generation by version, else by date.
+def known_engine(name: str, version: str, date: str) -> Engine:
+    """What an engine does, by its name in `runs.csv`; its version may stand in the name.
 
-    >>> engine_class("vllm", "0.5.2", ""), engine_class("vLLM 0.5.2", "", "2024-08"), engine_class("vllm", "", "2026-01")
-    ('vllm-v0', 'vllm-v0', 'vllm')
-    >>> engine_class("vllm", "nightly-5b8c30", "2026-04"), engine_class("TGI", "", "")
-    ('vllm', 'tgi')
+    >>> known_engine("vLLM 0.5.2", "", "2024-08").era, known_engine("vllm", "", "2026-01").era
+    ('vllm-v0', 'vllm-v1')
+    >>> known_engine("vllm", "nightly-5b8c30", "2026-04").era, known_engine("TensorRT 9.3.0, CUDA 12.2", "", "").era
+    ('vllm-v1', 'tensorrt-llm')
     """
-    found = str(engine_entry(name)["is"])
-    own = _version(version) or _version(name)
-    for one in names().generations:
-        if one["engine"] != found:
-            continue
-        before = _version(str(one["before_version"]))
-        is_older = own < before if own and before else bool(date) and date < str(one["before_date"])
-        is_older = is_older and (not date or date < str(one.get("until", "9")))
-        if is_older:
-            return str(one["is"])
-    return found
+    return engine(str(engine_entry(name)["is"]), _version(version) or _version(name), date or None)
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _version(text: str) -> str | None:
     """The first dotted number of a text.
 
-    >>> _version("0.5.10.post1"), _version("1.2.0rc6.post3"), _version("nightly-5b8c30")
-    ((0, 5, 10), (1, 2, 0), ())
+    >>> _version("v0.5.10.post1"), _version("nightly-5b8c30"), _version("CUDA 12.2")
+    ('0.5.10', None, '12.2')
     """
     found = re.search(r"(?<![\w.])v?(\d+(?:\.\d+)+)", text)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
-
-
-def generation_entry(name: str, version: str, date: str) -> Entry:
-    """What an older generation of an engine does otherwise; nothing where it is the newest."""
-    found = engine_class(name, version, date)
-    return next((one for one in names().generations if one["is"] == found), {})
+    return found[1] if found else None

@@ -22,15 +22,16 @@ from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN, STATIC, Load
 from perfmodel.physics.serving_shape import ServingShape, is_served, serving_shape
 from perfmodel.physics.serving_shape import stack as stack_shapes
 from perfmodel.physics.serving_step import Deployment
+from perfmodel.serving.beliefs import serving_features
+from perfmodel.serving.engine import Engine, sequences_on
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.hardware import Accelerator
+from perfmodel.specs.hardware import Accelerator, Link
 from perfmodel.specs.workload import Workload
 from perfmodel.validate.serving_names import (
     Entry,
     accelerator_entry,
-    engine_class,
     engine_entry,
-    generation_entry,
+    known_engine,
     model_entry,
     names,
     plain,
@@ -55,10 +56,11 @@ KINDS: Final = {
     "prefill-only": STATIC,
 }
 KIND_NAMES: Final = {CLOSED: "closed-loop", OPEN: "server", OFFLINE: "offline", STATIC: "static-batch"}
-_USUAL: Final = {"max_sequences": 256.0, "chunk_tokens": 8192.0, "reserve": 0.5}
 _NODE: Final = 8.0  # accelerators that share links, where the link does not say
 _DOMAINS: Final = {"nvl72": (4.0, 72.0), "nvlink-c2c": (1.0, 1.0)}  # host, links
 _NETWORK: Final = (400e9, 5e-6)  # of a node, where replicas reach beyond one [B/s, s]
+_ROOM: Final = 0.75  # share of the memory that weights take in the narrowest layout that is used
+_GROUPS_WITHIN: Final = ("sglang", "tensorrt-llm")  # whose data-parallel attention divides the ranks of tp
 _LARGEST_TENSOR: Final = 32.0  # beyond, sources give the size of a rack for the width
 _MEASURED_OF_PEAK: Final = 1.02  # digits of a table
 
@@ -179,6 +181,9 @@ class _Known:
         self.workload = cache(self._workload)
         self.machine = cache(self._machine)
 
+    def link(self, device: Accelerator) -> Link | None:
+        return self.catalog.get("links", device.scale_up) if device.scale_up else None
+
     def _workload(self, name: str) -> tuple[Workload, ServingShape] | None:
         if name not in self.workloads:
             return None
@@ -189,7 +194,6 @@ class _Known:
         if name not in self.accelerators:
             return None
         device: Accelerator = self.catalog.get("accelerators", name)
-        link = self.catalog.get("links", device.scale_up) if device.scale_up else None
         host, domain = _DOMAINS.get(device.scale_up or "", (_NODE, _NODE))
         network, latency = _NETWORK
         return device, numbers(
@@ -197,7 +201,7 @@ class _Known:
             precision,
             per_node=host,
             domain=domain,
-            scale_up=link,
+            scale_up=self.link(device),
             network_bytes_per_s=network,
             network_latency_s=latency,
         )
@@ -222,25 +226,25 @@ def _resolve(row: Row, known: _Known) -> _One:
     precision = _precision(row, entry, source, first[0])
     arithmetic = str(precision["arithmetic"])
     device, machine = known.machine(str(machine_entry["is"]), arithmetic) or first
-    width = "16bit" if arithmetic in ("bf16", "fp32") or arithmetic not in device.peak else arithmetic
-    width = "fp8" if width == "int8" else width
-    deployment = _deployment(row, machine_entry, source, entry, precision)
+    engine = known_engine(row.text["engine"], row.text.get("engine_version", ""), row.text.get("date", ""))
+    least = float(model[1].params) * float(precision["weights"]) / 8.0 / device.memory
+    deployment = _deployment(row, machine_entry, source, entry, precision, engine, least, device)
     load = _load(row, str(entry["is"]), source, deployment)
     measured = _measured(row, load, deployment)
     if not any(np.isfinite(value) for value in measured.values()):
         raise UnresolvedError("it measures nothing that is predicted")
-    engine = engine_class(row.text["engine"], row.text.get("engine_version", ""), row.text.get("date", ""))
     features = {
+        **serving_features(
+            device, arithmetic if arithmetic in device.peak else "bf16", engine.era, known.link(device)
+        ),
         "source": row.text["source"],
         "publisher": str(source.get("publisher", row.text["source"])),
         "model": str(entry["is"]),
         "accelerator": str(machine_entry["is"]),
-        "engine": engine,
-        "vendor": device.vendor or "unknown",
-        "generation": device.generation or "unknown",
-        "width": width,
-        "link": _link(device, deployment, machine),
         "kind": KIND_NAMES[load["kind"]],
+        "front": "http"
+        if row.text["scenario"] in ("closed-loop", "server", "offline-burst") and not source.get("in_process")
+        else "api",
         "structure": "moe" if model[1].experts > 1 else "dense",
     }
     one = _One(row, model[1], machine, deployment, _per_replica(load), features, measured)
@@ -265,20 +269,33 @@ def _precision(row: Row, model: Entry, source: Entry, device: Accelerator) -> En
     return table[str(source.get("precision") or model.get("precision") or "bf16")]
 
 
-def _deployment(row: Row, machine: Entry, source: Entry, model: Entry, precision: Entry) -> dict[str, float]:
-    engine = engine_entry(row.text["engine"])
-    older = generation_entry(row.text["engine"], row.text.get("engine_version", ""), row.text.get("date", ""))
-    said = {**_USUAL, **engine, **older}
+def _deployment(
+    row: Row,
+    machine: Entry,
+    source: Entry,
+    model: Entry,
+    precision: Entry,
+    engine: Engine,
+    least: float,
+    device: Accelerator,
+) -> dict[str, float]:
+    in_turn = bool(engine_entry(row.text["engine"]).get("layers_in_turn"))
     limits = source.get("max_sequences", {})
-    said["max_sequences"] = limits.get(said["is"], limits.get("*", said["max_sequences"]))
+    usual = sequences_on(engine, device.memory, device.generation)
+    most = limits.get(engine.era, limits.get("*", usual))
     tensor, pipeline = row.number["tp"], row.get("pp", 1.0)
     groups, experts = row.get("dp", 1.0), row.get("ep", 1.0)
     count = row.number["n_accel"]
-    if machine.get("counts") == "tp":
-        count = tensor
+    if machine.get("counts") == "tp" or (count is None and engine.era in _GROUPS_WITHIN):
+        count = tensor and tensor * pipeline
     if tensor is None:
         tensor = max((count or 1.0) / (pipeline * groups), 1.0)
-        if said.get("layers_in_turn"):
+        narrowest = 2.0 ** math.ceil(math.log2(max(least / _ROOM, 1.0)))
+        if count is None:
+            tensor = narrowest
+        elif source.get("layout") == "narrowest":
+            tensor = min(tensor, narrowest)
+        if in_turn:
             tensor, pipeline = 1.0, max(count or 1.0, 1.0)
     if tensor > _LARGEST_TENSOR:
         raise ContradictedError(f"tp is {tensor:g}: the size of a rack, not the width of a layout")
@@ -308,10 +325,11 @@ def _deployment(row: Row, machine: Entry, source: Entry, model: Entry, precision
         "expert_bytes": weight,
         "cache_bytes": cache,
         "dense_in_16_bit": float(is_mixed),
-        "memory_fraction": 0.9,
-        "max_sequences": float(said["max_sequences"]) * groups,
-        "chunk_tokens": float(said["chunk_tokens"]),
-        "reserve": float(said["reserve"]),
+        "memory_fraction": engine.memory_fraction,
+        "max_sequences": float(most) * groups,
+        "chunk_tokens": float(engine.chunk_tokens),
+        "mixed": float(engine.mixed),
+        "reserve": engine.reserve,
         "replicas": replicas,
     }
 
@@ -395,18 +413,6 @@ def _measured(row: Row, load: dict[str, float], at: Mapping[str, float]) -> dict
         "tpot_p99": n["tpot_p99_s"] if not math.isnan(tpot) else math.nan,
         "ttft_p99": n["ttft_p99_s"],
     }
-
-
-def _link(device: Accelerator, at: Mapping[str, float], machine: Machine) -> str:
-    """What the ranks of a replica reach one another by."""
-    ranks = at["tensor"] * at["pipeline"] * at["attention_replicas"]
-    if ranks <= 1.0:
-        return "none"
-    if ranks > float(machine.domain):
-        return "network"
-    name = device.scale_up or "pcie"
-    kinds = {"nv": "nvlink", "pcie": "pcie"}
-    return next((kind for start, kind in kinds.items() if name.startswith(start)), "other")
 
 
 def _check(one: _One) -> None:

@@ -35,7 +35,7 @@ def resolved(folder: Path, *changes: dict[str, str]) -> ServingRuns:
 def test_a_closed_loop_has_its_throughput_by_little(tmp_path: Path) -> None:
     runs = resolved(tmp_path, {})
     assert runs.measured["throughput"][0] == pytest.approx(8 * 256 / (0.05 + 255 * 0.009))
-    assert runs.features["engine"][0] == "vllm"
+    assert runs.features["engine"][0] == "vllm-v1"
     assert runs.load.kind[0] == CLOSED
 
 

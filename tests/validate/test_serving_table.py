@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import SpecError
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.serving_names import accelerator_entry, engine_class, model_entry, names
+from perfmodel.validate.serving_names import accelerator_entry, known_engine, model_entry, names
 from perfmodel.validate.serving_table import read_runs
 
 HEADER = "source,model,accelerator,engine,scenario,isl,osl,concurrency,request_rate,n_accel,ttft_mean_s,tpot_mean_s\n"
@@ -104,8 +104,8 @@ def test_accelerators_as_sources_write_them(written: str, meant: str) -> None:
 
 
 def test_an_engine_of_its_older_generation_by_version_or_date() -> None:
-    assert engine_class("tensorrt-llm", "0.12.0", "2024-09") == "tensorrt-llm-engine"
-    assert (
-        engine_class("trtllm", "0.8.1.post2", "2026-02") == "tensorrt-llm"
-    )  # the image's own count of versions
-    assert engine_class("optimum-habana/deepspeed", "", "2024") == "optimum-habana"
+    assert known_engine("vllm", "0.6.3", "2026-01").era == "vllm-v0"
+    assert known_engine("vllm", "", "2024").era == "vllm-v0"
+    assert known_engine("vLLM 0.4.3+rocm614, PyTorch 2.3.0", "", "2024-08").era == "vllm-v0"
+    assert known_engine("optimum-habana/deepspeed", "", "2024").era == "gaudi"
+    assert known_engine("", "", "").era == "unknown"
