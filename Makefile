@@ -11,7 +11,7 @@ TORCH_STAMP := $(TORCH_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: demo test lint bench docs refresh validate mutants clean test-torch
+.PHONY: demo test lint bench docs refresh validate mutants soak clean test-torch
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
@@ -49,6 +49,10 @@ validate: $(STAMP)  ## predictions against every measured run; writes validation
 
 mutants: $(STAMP)  ## small faults in physics, beliefs and training: how many do their own tests catch
 	@nice -n 10 $(BIN)/python tests/mutation/run.py
+
+JOBS ?= 20000
+soak: $(STAMP)  ## relations that hold for any job, on JOBS=20000 random ones (an hour or two)
+	@nice -n 10 $(BIN)/python tests/properties/soak.py $(JOBS)
 
 $(DOCS_STAMP): pyproject.toml
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)

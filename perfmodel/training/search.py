@@ -173,7 +173,7 @@ def _tried(
     stated = (setup.layout.sharding or setup.default_sharding) if setup.layout is not None else None
     goes = np.stack([_goes_with(rows, name, shape.node, stated) for name in space.sharding], axis=1)
     fits = (total <= room(setup.machine, 0.0 if is_stated else setup.headroom)) & goes[:, :, None]
-    chosen = np.nonzero(fits & _least_repeated(space, fits) if own else fits)
+    chosen = np.nonzero(fits & least_repeated(space.recompute, fits) if own else fits)
     nearest, refusal = _nearest(made, np.where(goes[:, :, None], total, np.inf), fits)
     names = (space.sharding, space.recompute, told)
     i, s, r = chosen
@@ -218,8 +218,11 @@ def _nearest(made: Enumerated, total: Array, fits: Mask) -> tuple[tuple[Rows, In
     return (shown, sharding, level), refusal
 
 
-def _least_repeated(space: Space, fits: Mask) -> Mask:
-    """Whether each candidate repeats the least among those that fit and differ in recomputation alone."""
-    shares = np.array([recompute_share(said) for said in space.recompute])
+def least_repeated(levels: tuple[Recompute, ...], fits: Mask) -> Mask:
+    """Whether each candidate repeats the least among those that fit and differ in recomputation alone (the last axis).
+
+    What is repeated without need is never the answer, also where a belief lets it hide more of an exchange than it costs.
+    """
+    shares = np.array([recompute_share(said) for said in levels])
     repeated = np.where(fits, shares, np.inf)
     return np.asarray(repeated == repeated.min(axis=2, keepdims=True))

@@ -42,9 +42,10 @@ class LayoutChoice(_Closed):
     ep: Degree = Field(1, description="Expert parallelism.")
     micro_batch: Degree | None = Field(None, description="Samples per micro-batch and replica.")
     sharding: Sharding | None = Field(None, description="How weights and optimizer states are shared.")
-    recompute: Recompute = Field(
-        "none",
-        description="Activations computed again: none, selective, full, or the share of a forward pass (0 to 1).",
+    recompute: Recompute | None = Field(
+        None,
+        description="Activations computed again: none, selective, full, or the share of a forward pass (0 to 1); "
+        "left out, nothing where that fits, else everything.",
     )
 
 

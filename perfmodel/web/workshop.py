@@ -97,7 +97,8 @@ def _begin(make: Callable[[], Answers]) -> None:
     _own = make()
     # Reads every spec and loads every module now, not in the middle of somebody's drag.
     perform(_own, "catalogue", "")
-    perform(_own, "predict", '{"workload":"resnet50","cluster":"dgx-a100","k":"8"}')
+    for workload in ("resnet50", "llama3-70b"):
+        perform(_own, "predict", f'{{"workload":"{workload}","cluster":"dgx-a100"}}')
 
 
 def _leave_with(parent: int) -> None:

@@ -1,51 +1,25 @@
 """Measurements that agree with the model change nothing, and a measured point is where it was measured.
 
-`PERFMODEL_JOBS` sets how many random jobs are tried.
+Jobs are those of `random_jobs.py`, each over six doublings of K.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from random_jobs import jobs_of, random_job
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.job import calibrate
-from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.jobs import load_job
 from perfmodel.training.curve import Curve, curve
 from perfmodel.training.setup import Setup, setup_of
 
-JOBS = int(os.environ.get("PERFMODEL_JOBS", "16"))
-CATALOG = Catalog.default()
+SEEDS = jobs_of(24)
 BELIEFS = shipped_beliefs()
 LEAST_FEASIBLE = 4  # points of a curve, so that some are left to predict
-
-
-def random_setup(seed: int) -> Setup:
-    """Six doublings of a job, half of them with a declared jitter."""
-    rng = np.random.default_rng(seed)
-
-    def one(values: Any) -> Any:
-        return values[int(rng.integers(len(values)))]
-
-    least = one((1, 8, 16, 64))
-    words: dict[str, Any] = {
-        "workload": one(("bert-large", "gpt2-xl", "llama3-8b", "llama3-70b", "mixtral-8x7b", "resnet50")),
-        "cluster": one(("dgx-1v", "dgx-a100", "dgx-h100", "p5.48xlarge")),
-        "k": [least * 2**i for i in range(6)],
-    }
-    if rng.random() < 0.3:
-        words |= {"regime": "weak", "batch_per_accelerator": int(2 ** rng.integers(0, 5))}
-    else:
-        words["global_batch"] = int(2 ** rng.integers(6, 12))
-    if rng.random() < 0.5:
-        family = one(("normal", "lognormal", "gumbel", "exponential", "pareto"))
-        words["jitter"] = {"distribution": family, "spread": float(rng.uniform(0.01, 0.2))}
-    return setup_of(load_job(None, overrides=words, catalog=CATALOG))
 
 
 def calibrated(setup: Setup, before: Curve, factor: float, points: int) -> tuple[Any, Any, Curve]:
@@ -59,7 +33,10 @@ def calibrated(setup: Setup, before: Curve, factor: float, points: int) -> tuple
 
 @pytest.fixture(scope="module")
 def jobs() -> list[tuple[int, Setup, Curve]]:
-    made = [(seed, setup := random_setup(seed), curve(setup, BELIEFS, draws=0)) for seed in range(JOBS)]
+    made = [
+        (seed, setup := setup_of(random_job(seed, doublings=6)), curve(setup, BELIEFS, draws=0))
+        for seed in SEEDS
+    ]
     return [item for item in made if item[2].feasible.sum() >= LEAST_FEASIBLE]
 
 

@@ -83,7 +83,10 @@ def test_a_share_is_recomputed_as_a_job_file_says_it():
 
     assert asked(0.3).layout.recompute == 0.3
     assert asked(1).key == asked("full").key
-    for wrong in (1.5, "loud", None, True):
+    # What is stated is not left out: nothing recomputed is another question than a choice.
+    assert asked("none").overrides()["layout"]["recompute"] == "none"
+    assert "recompute" not in asked(None).overrides()["layout"]
+    for wrong in (1.5, "loud", True):
         with pytest.raises(ValidationError):
             asked(wrong)
 

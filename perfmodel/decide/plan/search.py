@@ -29,7 +29,7 @@ from perfmodel.physics.memory import MEMORY_PARTS, memory, room
 from perfmodel.physics.parts import activity
 from perfmodel.specs.layout import Recompute
 from perfmodel.training.declared import usable_shardings
-from perfmodel.training.search import TIE_DIGITS, significant
+from perfmodel.training.search import TIE_DIGITS, least_repeated, significant
 from perfmodel.training.space import (
     STEPS_ALONE,
     Bounds,
@@ -202,6 +202,7 @@ class _Found:
             at = as_layouts(rows, self.shardings, self.levels, self.told)
         self.evaluated += int(allowed.sum()) * count
         self.feasible += int(fits.sum())
+        fits = fits & least_repeated(self.levels, fits)
         where = rows.point[:, None, None]
         result = step(target.ops, target.machine, at, self.coefficients(where))
         time_s = np.asarray(np.broadcast_to(result.time_s, fits.shape))
