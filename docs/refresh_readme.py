@@ -61,6 +61,29 @@ def refresh_picture() -> None:
     save(figure(envelope, "speedup"), ROOT / "docs" / "images" / "speedup.svg")
 
 
+# Pictures of the theory pages and the commands that draw them; none rests on a belief.
+PICTURES = {
+    "law-amdahl.svg": "law amdahl --serial 0.01,0.05,0.20 -k 1..512",
+    "law-gustafson.svg": "law gustafson --serial 0.01,0.05,0.20 -k 1..512",
+    "law-usl.svg": "law usl --sigma 0.03 --kappa 0,0.0002,0.002 -k 1..512",
+    "law-communication.svg": "law communication --serial 0.01 --term ring --alpha 20us --message 100MB --bandwidth 25GB/s -k 1..512",
+    "bend-serial.svg": "study examples/textbook/bend-serial.csv --regime strong",
+    "bend-communication.svg": "study examples/textbook/bend-communication.csv --regime strong",
+    "bend-straggler.svg": "study examples/textbook/bend-straggler.csv --regime strong",
+}
+
+
+def refresh_theory_pictures() -> None:
+    """The pictures of the theory pages."""
+    from perfmodel.cli.main import main as perfmodel
+
+    for name, command in PICTURES.items():
+        drawn = ROOT / "docs" / "images" / name
+        with tempfile.TemporaryDirectory() as folder, snippets.workplace(Path(folder)):
+            if perfmodel([*command.split(), "--quiet", "--plot", str(drawn)]):
+                raise ValueError(f"{name}: {command}")
+
+
 def refresh_notebooks() -> None:
     """The outputs of every notebook."""
     for path in notebooks.notebooks():
@@ -80,6 +103,7 @@ def main() -> None:
         refresh_table(given.validation)
     refresh_pages()
     refresh_picture()
+    refresh_theory_pictures()
     refresh_notebooks()
 
 

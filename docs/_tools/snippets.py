@@ -9,7 +9,8 @@ A block that is run has a comment above it::
     ```
 
 `exit` is the exit code (0), `from` the text that starts the first line shown, `show` the lines of output kept (all),
-`keys` texts that the output must hold whatever its numbers are. The blocks of one page run in order in one folder
+`keys` texts that the output must hold whatever its numbers are; with `exact=yes` the page must show the output to the
+last digit, which suits what rests on no belief. The blocks of one page run in order in one folder
 that holds a copy of `examples/`.
 """
 
@@ -23,6 +24,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +46,7 @@ class Block:
     start: str | None
     show: int | None
     keys: tuple[str, ...]
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def blocks(text: str) -> Iterator[Block]:
     """The marked blocks of a page, in order."""
     for match in _BLOCK.finditer(text):
         options = dict(part.split("=", 1) for part in shlex.split(match["options"]))
-        unknown = set(options) - {"exit", "from", "show", "keys"}
+        unknown = set(options) - {"exit", "from", "show", "keys", "exact"}
         line = text.count("\n", 0, match.start()) + 1
         if unknown:
             raise ValueError(f"line {line}: unknown option {', '.join(sorted(unknown))}")
@@ -80,6 +83,7 @@ def blocks(text: str) -> Iterator[Block]:
             start=options.get("from"),
             show=int(options["show"]) if "show" in options else None,
             keys=tuple(filter(None, options.get("keys", "").split("|"))),
+            exact=options.get("exact") == "yes",
         )
 
 
@@ -139,7 +143,7 @@ def excerpt(block: Block, outcome: Outcome) -> list[str]:
 
 
 def problems(block: Block, outcome: Outcome) -> list[str]:
-    """What is wrong with a block, numbers apart: exit codes, and texts that output and page must both hold."""
+    """What is wrong with a block: exit codes, texts that output and page must both hold and, where it is exact, every line."""
     found = []
     if any(code != block.exit_code for code in outcome.codes):
         found.append(f"exit codes {outcome.codes}, not {block.exit_code}: {outcome.errors.strip()}")
@@ -149,6 +153,13 @@ def problems(block: Block, outcome: Outcome) -> list[str]:
             found.append(f"the output lacks {key!r}")
         if block.show != 0 and key not in shown:
             found.append(f"the page lacks {key!r}")
+    if block.exact and not found:
+        told = excerpt(block, outcome)
+        found += [
+            f"the output has {now!r}, the page {then!r}"
+            for now, then in zip_longest(told, block.shown, fillvalue="no line")
+            if now != then
+        ]
     return found
 
 

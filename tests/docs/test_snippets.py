@@ -29,7 +29,9 @@ def test_console_blocks_run(page: Path, tmp_path: Path) -> None:
     with snippets.workplace(tmp_path):
         for block in snippets.blocks(text):
             assert block.commands, f"{name(page)}:{block.line}: a block without a command"
-            assert block.keys or block.show == 0, f"{name(page)}:{block.line}: nothing is compared"
+            assert block.keys or block.exact or block.show == 0, (
+                f"{name(page)}:{block.line}: nothing is compared"
+            )
             found = snippets.problems(block, snippets.run(block))
             assert not found, f"{name(page)}:{block.line}: {'; '.join(found)}"
 
@@ -109,6 +111,21 @@ def test_a_wrong_block_is_found(tmp_path: Path) -> None:
     assert "Amdahl's law" in renewed
     assert renewed.startswith(text.split("old")[0])
     assert renewed.endswith("```\n")
+
+
+def test_an_exact_block_differs_in_its_last_digit(tmp_path: Path) -> None:
+    text = (
+        "<!-- run exact=yes from=Curves -->\n```console\n$ perfmodel law amdahl --serial 0.05 -k 1..64\n```\n"
+    )
+    with snippets.workplace(tmp_path):
+        page = snippets.refreshed(text)
+        (block,) = snippets.blocks(page)
+        outcome = snippets.run(block)
+        assert snippets.problems(block, outcome) == []
+        (wrong,) = snippets.blocks(page.replace("15.4217", "15.4218"))
+        (found,) = snippets.problems(wrong, outcome)
+    assert "15.4217" in found
+    assert "15.4218" in found
 
 
 def test_an_exit_code_that_differs_is_found(tmp_path: Path) -> None:

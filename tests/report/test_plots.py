@@ -262,3 +262,12 @@ def test_k_ticks_stand_apart_however_many_k_there_are():
     assert {b / a for a, b in itertools.pairwise(ticks)} == {4.0}
     style.k_axis(axes, [1, 3, 12])
     assert list(axes.get_xticks()) == [1, 3, 12]
+
+
+def test_a_weak_law_is_drawn_around_its_flat_one():
+    from perfmodel.study.lawtable import LawOptions, tabulate
+
+    law = tabulate(LawOptions("gustafson", (1, 2, 4, 8), serial=(0.05,))).envelope()
+    (axes,) = plots.figure(law).axes
+    assert axes.get_ylim()[1] == pytest.approx(1.05)
+    assert set(axes.lines[0].get_ydata()) == {1.0}

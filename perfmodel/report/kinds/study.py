@@ -23,6 +23,7 @@ from perfmodel.report.model import (
 )
 
 RUN_COST = "run cost"
+EXACT = 1e-9  # of a fitted value: an error below it is rounding
 
 
 def title(envelope: Envelope) -> str:
@@ -380,8 +381,12 @@ def _number(value: Any) -> str:
 
 def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
     value, spread = fit.get(key), fit.get(error)
-    shown = text.number(value) if isinstance(value, (int, float)) else "-"
-    return f"{shown} ± {text.number(spread, 2)}" if isinstance(spread, (int, float)) else shown
+    if not isinstance(value, (int, float)):
+        return "-"
+    if not isinstance(spread, (int, float)):
+        return text.number(value)
+    rounding = abs(spread) <= EXACT * abs(value)
+    return f"{text.number(value)} ± {'0' if rounding else text.number(spread, 2)}"
 
 
 def _straggler(result: Mapping[str, Any]) -> list[Table]:

@@ -142,7 +142,7 @@ def _laws(envelope: Envelope, key: str, label: str, factor: float) -> Figure:
     if key == "speedup":
         style.log2_y(axes)
     else:
-        axes.set_ylim(0, 105)
+        axes.set_ylim(0, 1.05 * factor)
     style.legend(axes, loc="upper left" if key == "speedup" else "lower left")
     return figure
 
