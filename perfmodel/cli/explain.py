@@ -8,6 +8,13 @@ import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import JobFile, OneKOption
+from perfmodel.cli.timelines import (
+    AgainstOption,
+    TimelineOption,
+    check_timeline,
+    measured_steps,
+    write_timeline,
+)
 from perfmodel.errors import UsageError
 
 
@@ -23,12 +30,24 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(expanded(explain))
 
 
-def explain(job: JobFile = None, *, flags: OneKFlags, to: ResultFlags) -> None:
+def explain(
+    job: JobFile = None,
+    *,
+    flags: OneKFlags,
+    timeline: TimelineOption = None,
+    against: AgainstOption = None,
+    to: ResultFlags,
+) -> None:
     """Explain the step at one K: each term with its formula, inputs, their sources, share and sensitivity; each
     collective with the bandwidth that would hide it."""
     known, found = flags.known(), flags.job(job)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add --k {found.k[-1]}")
+    check_timeline(timeline, against, found.k, (to.output, to.plot, to.report))
+    measured = measured_steps(against)
     from perfmodel.explain.explanation import explain as explain_job
 
-    to.emit(explain_job(found, known, seed=to.seed))
+    made = explain_job(found, known, seed=to.seed)
+    if timeline is not None and made.curve is not None:
+        write_timeline(timeline, made.curve, made, measured, to.quiet)
+    to.emit(made)

@@ -9,6 +9,13 @@ import typer
 from perfmodel.cli.exporting import ExportOption, check_flags, emit_export, export_prediction
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, told_by
+from perfmodel.cli.timelines import (
+    AgainstOption,
+    TimelineOption,
+    check_timeline,
+    measured_steps,
+    write_timeline,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +37,8 @@ def predict(
     deadline: DeadlineOption = None,
     budget: BudgetOption = None,
     export: ExportOption = None,
+    timeline: TimelineOption = None,
+    against: AgainstOption = None,
     to: ResultFlags,
 ) -> None:
     """Predict T(K), speedup and efficiency with 90 % bands, the knee and its cause, p*, cost, energy and carbon."""
@@ -45,6 +54,11 @@ def predict(
             export, lambda more: flags.job(job, changed=changed | dict(more)), known, to.quiet
         )
         return emit_export(text, to.output, to.quiet)
+    check_timeline(timeline, against, found.k, (to.output, to.plot, to.report))
+    measured = measured_steps(against)
     from perfmodel.decide.prediction import predict as predict_job
 
-    return to.emit(predict_job(found, known, draws=draws, seed=to.seed, threshold=threshold))
+    made = predict_job(found, known, draws=draws, seed=to.seed, threshold=threshold)
+    if timeline is not None and made.curve is not None:
+        write_timeline(timeline, made.curve, made, measured, to.quiet)
+    return to.emit(made)

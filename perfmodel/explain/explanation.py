@@ -22,6 +22,7 @@ from perfmodel.decide.facts import (
 )
 from perfmodel.decide.prediction import curve_of, inputs_of
 from perfmodel.explain.collectives import NEGLIGIBLE, Exchange, Point, exchanges
+from perfmodel.explain.timeline import SHOWN_PASSES, timeline
 from perfmodel.physics.coefficients import DIFFERENCE, MEANINGS, NAMES, UNITS, nudged
 from perfmodel.physics.compute import micro_batch
 from perfmodel.physics.parts import BY_NAME
@@ -70,6 +71,7 @@ def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
         "answer": f"K = {int(found.k[0])} is not feasible: {found.reasons[0]}.",
         "terms": [],
         "collectives": [],
+        "timeline": None,
         **_memory(found),
         "defaults": defaults(job, found),
         "notes": _notes(job),
@@ -98,6 +100,7 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "terms": rows,
         "phases": _phases(point, time),
         "collectives": [row.mapping() for row in shown],
+        "timeline": timeline(found, most=SHOWN_PASSES).mapping(),
         **_memory(found),
         "defaults": defaults(job, found),
         "sensitivity": sensitivity(found),

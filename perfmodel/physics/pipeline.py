@@ -168,7 +168,7 @@ def schedule_s(
         for s in range(stages):
             while position[s] < len(orders[s]):
                 operation = orders[s][position[s]]
-                source = _input(operation, s, stages, virtual)
+                source = source_of(operation, s, stages, virtual)
                 if source is not None and source not in finish:
                     break
                 start = clock[s]
@@ -230,7 +230,7 @@ def _alternate(forward: list[Operation], backward: list[Operation], warm: int) -
     return order + backward[len(forward) - warm :]
 
 
-def _input(operation: Operation, stage: int, stages: int, virtual: int) -> tuple[int, Operation] | None:
+def source_of(operation: Operation, stage: int, stages: int, virtual: int) -> tuple[int, Operation] | None:
     """Stage and operation whose result `operation` needs; None for the first forward chunk."""
     backward, micro, chunk = operation
     if not backward:

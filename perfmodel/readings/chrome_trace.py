@@ -247,6 +247,19 @@ def _read_file(path: Path, index: int) -> TraceSummary:
     )
 
 
+def steps_of(path: Path) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Number, start and end [s] of each step of one file."""
+    tally, kineto = Tally(path), _Kineto()
+    ray = RayTimeline(tally)
+    with open_bytes(path) as raw:
+        stream = EventStream(raw, tally)
+        for batch in stream:
+            _take(batch, kineto, ray, tally, stream)
+    devices = bool(kineto.lanes)
+    number, start, end, _ = _windows(kineto, kineto.lanes if devices else {0: kineto.host}, devices)
+    return number, start, end
+
+
 def _world(header: dict[str, Any], volumes: dict[str, _Volume]) -> int | None:
     """Ranks of the run: as the profiler recorded them, else the largest group of a collective."""
     info = header.get("distributedInfo")

@@ -8,14 +8,14 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.report import svg, text
+from perfmodel.report import svg, text, timeline
 from perfmodel.report.kinds import charts_of, module_of
 from perfmodel.report.model import Chart, Envelope, Role, Table, inputs_of, kind_of, result_of
 from perfmodel.report.stamp import Stamp, stamp
@@ -51,6 +51,7 @@ def render(envelope: Envelope, command: str = "") -> str:
     body = [
         f"<header><h1>{escape(title)}</h1>{_answer(envelope, kind.answer(envelope))}{_facts(envelope)}</header><main>",
         _figure(charts[0], "chart-0") if charts else "",
+        timeline.figure(drawn) if isinstance(drawn := result_of(envelope).get("timeline"), Mapping) else "",
         _notes(kind.notes(envelope)),
     ]
     for role, heading in _SECTIONS:
