@@ -16,7 +16,7 @@ from perfmodel.decide.goodput import Reliability
 from perfmodel.decide.pricing import on_demand, owned_at, per_hour, spot, threshold_utilisation
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMINGS = ROOT / "tests" / "reference" / "breakdown.csv"
+TIMINGS = ROOT / "examples" / "textbook" / "breakdown.csv"
 OUTPUT = ROOT / "docs" / "repricing.md"
 
 NODE = on_demand(per_hour(3.20))

@@ -21,6 +21,9 @@ Array = npt.NDArray[np.float64]
 
 Z95: Final = 1.6448536269514722
 LEVELS: Final = 400  # stratified quantiles of the step time
+MOST_LOG_S: Final = (
+    600.0  # logarithm of the longest run that is computed with: bands of absurd beliefs must not overflow
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def _draws(
     """Wall times at each K, one row for each level of the step time."""
     from scipy.special import ndtri
 
-    work = useful * np.exp(ndtri(levels)[:, None] * sigma)
+    work = np.exp(np.minimum(np.log(useful) + ndtri(levels)[:, None] * sigma, MOST_LOG_S))
     if interruptions is None:
         return np.asarray(work)
     shuffled = np.random.default_rng(seed).permutation(levels)

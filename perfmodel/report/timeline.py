@@ -6,19 +6,25 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from perfmodel.physics import parts
 from perfmodel.report import text
 from perfmodel.report.svg import nice_ticks
+
+
+def _names(*described: parts.Part) -> tuple[str, ...]:
+    return tuple(part.name for part in described)
+
 
 #: What is drawn in one colour, and the colours' order in the page's style.
 CLASSES: dict[str, tuple[str, ...]] = {
     "forward": ("forward",),
     "backward": ("backward",),
-    "tensor, context, experts": ("tensor_parallel", "context_parallel", "expert_parallel"),
-    "gradients and weights": ("data_parallel", "sharded_weights"),
+    "tensor, context, experts": _names(parts.TENSOR_PARALLEL, parts.CONTEXT_PARALLEL, parts.EXPERT_PARALLEL),
+    "gradients and weights": _names(parts.DATA_PARALLEL, parts.SHARDED_WEIGHTS),
     "under compute": ("hidden_exchange",),
-    "pipeline messages": ("pipeline_messages",),
-    "optimizer, host, contention": ("optimizer", "host", "contention", "busy"),
-    "waiting": ("imbalance", "bubble", "synchronisation", "straggler", "input_stall", "serial"),
+    "pipeline messages": _names(parts.PIPELINE_MESSAGES),
+    "optimizer, host, contention": (*_names(parts.OPTIMIZER, parts.HOST, parts.CONTENTION), "busy"),
+    "waiting": (*parts.WAITING, *_names(parts.INPUT_STALL, parts.SERIAL)),
 }
 _SHORT = {"compute": "compute", "tensor, context, experts": "tensor", "data": "data", "pipeline messages": "messages",
           "waiting": "waiting", "data, under compute": "hidden"}  # fmt: skip

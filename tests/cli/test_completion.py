@@ -65,7 +65,7 @@ def test_the_names_are_those_of_the_catalogue(kind):
 
 
 def test_case_does_not_matter_and_taken_names_are_not_offered_again():
-    assert completion.names("workloads")("LLAMA3-8B") == ["llama3-8b", "llama3-8b-lora"]
+    assert completion.names("workloads")("LLAMA3-8B") == ["llama3-8b", "llama3-8b-lora", "llama3-8b-lora16"]
     assert completion.several("clusters")("dgx-h100,dgx-h1") == []
     assert "cluster.scale_out=" in completion.assignment("cluster.")
     assert completion.assignment("nothing=") == []

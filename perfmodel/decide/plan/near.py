@@ -112,7 +112,7 @@ def batches(k: int, room: tuple[int, int], stated: int) -> list[int]:
     """Batches within `room` that the replicas of `k` accelerators divide, those nearest to the stated one.
 
     >>> batches(96, (440, 537), 488), batches(128, (440, 537), 488)
-    ([480, 528], [512, 448])
+    ([492, 480], [480, 512])
     """
     low, high = room
     found = set()
