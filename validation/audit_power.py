@@ -9,8 +9,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.audit_power import (
+from studies.audit_power import (
     Alarm,
     Power,
     alarms,
@@ -20,6 +19,8 @@ from perfmodel.validate.audit_power import (
     powers,
     rate,
 )
+
+from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.resolve import resolve
 from perfmodel.validate.validation import shipped_corpus

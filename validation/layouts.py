@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from studies.layouts import ordering, search_beside
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.physics.operations import LANGUAGE_KINDS
@@ -19,7 +20,6 @@ from perfmodel.specs.layout import layout_words
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
-from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import score_mode
 from perfmodel.validate.resolve import Resolved, resolve
 from perfmodel.validate.validation import shipped_corpus

@@ -41,8 +41,12 @@ def init(
 
 
 def _refuse_existing(folder: Path, names: list[str]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", code="U014")
+    if folder.suffix in (".yaml", ".yml") or (folder.exists() and not folder.is_dir()):
+        raise UsageError(
+            f"{folder} is not a folder",
+            code="U014",
+            help="`perfmodel init mine` writes mine/job.yaml and more",
+        )
     present = [folder / name for name in names if (folder / name).exists()]
     if present:
         hint = "nothing was written; choose another folder, or move these away"

@@ -176,6 +176,12 @@ def test_a_new_project_passes_its_own_check(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", str(tmp_path / "new" / "perfmodel.yaml")]) == 0, capsys.readouterr().out
 
 
+def test_init_takes_a_folder_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path / "job.yaml")]) == 2
+    assert "is not a folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_init_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "job.yaml").write_text("mine\n")
     assert main(["init", str(tmp_path)]) == 2

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from perfmodel.physics.machine import machine
-from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.claims import Claim
-from perfmodel.validate.audit_power import (
+from studies.audit_power import (
     Alarm,
     BeliefsFor,
     Power,
@@ -24,7 +20,11 @@ from perfmodel.validate.audit_power import (
     power,
     rate,
 )
-from perfmodel.validate.claims import TRICKS
+from studies.honest_claims import TRICKS
+
+from perfmodel.physics.machine import machine
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.claims import Claim
 from perfmodel.validate.corpus import Corpus
 from perfmodel.validate.fitting import measured_groups
 from perfmodel.validate.resolve import Resolved

@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from studies.layouts import ordering, search_beside
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.validate.fitting import held_out
 from perfmodel.validate.folds import shipped_folds
-from perfmodel.validate.layouts import ordering, search_beside
 from perfmodel.validate.protocol import Scored, score_mode
 from perfmodel.validate.resolve import Resolved
 

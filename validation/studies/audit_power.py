@@ -12,11 +12,11 @@ from perfmodel.decide.audit.verdict import audit
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.claims import Claim
 from perfmodel.validate import fitting
-from perfmodel.validate.claims import TRICKS, Trick, claim_of
 from perfmodel.validate.corpus import Corpus
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.resolve import Resolved
 from perfmodel.validate.tables import Row
+from studies.honest_claims import TRICKS, Trick, claim_of
 
 SIZES = (1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 30.0, 100.0)
 BeliefsFor = Callable[[Row], Beliefs]
