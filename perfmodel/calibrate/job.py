@@ -92,7 +92,7 @@ def calibrate(
         mean, covariance, seen, traced_layout = parts.mean, parts.covariance, parts.rows, parts.layout
     anchor = mean[:n].copy()
     rows: list[dict[str, Any]] = []
-    surprise = np.zeros(0)
+    surprise, slopes = np.zeros(0), np.zeros(len(EFFECTS))
     if time_s.size:
         data = observe(setup, time_s, beliefs)
         unfitted = population_logs(beliefs, data, [0])
@@ -105,6 +105,7 @@ def calibrate(
             beliefs, data, [0], [np.arange(time_s.size)], logs, covariances=covariance[None]
         )
         mean, covariance = mean + found.mean[0], found.covariance[0]
+        slopes = found.slopes.mean(axis=1)
         rows = _rows(setup, time_s, before_s, found, data.at)
         surprise = np.log(time_s / before_s)
     mode, believed = "datasheet", np.zeros(time_s.size, dtype=bool)
@@ -131,7 +132,7 @@ def calibrate(
     )
     return beliefs.calibrated(calibration), {
         "points": rows,
-        "parameters": _parameters(prior, mean, covariance),
+        "parameters": _parameters(prior, mean, covariance, slopes),
         "direct": [vars(item) for item in direct],
         "trace": seen,
         "trace_layout": traced_layout,
@@ -165,8 +166,9 @@ def _rows(
     ]
 
 
-def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, Any]]:
-    """Every effect with what happened to it: at a bound, unidentified, in conflict with the prior, or fitted."""
+def _parameters(prior: Array, mean: Array, covariance: Array, slopes: Array) -> list[dict[str, Any]]:
+    """Every effect with what happened to it (at a bound, unidentified, in conflict with the prior, or fitted) and what its
+    shift did to the measured steps by their `slopes`."""
     rows: list[dict[str, Any]] = []
     for index, name in enumerate(EFFECTS):
         before, after = float(np.sqrt(prior[index])), float(np.sqrt(max(covariance[index, index], 0.0)))
@@ -185,6 +187,7 @@ def _parameters(prior: Array, mean: Array, covariance: Array) -> list[dict[str, 
             {
                 "name": name,
                 "factor": float(np.exp(shift)),
+                "step_change": float(np.expm1(slopes[index] * shift)),
                 "spread_before": before,
                 "spread_after": after,
                 "status": status,

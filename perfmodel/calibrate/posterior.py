@@ -37,6 +37,7 @@ class Posterior:
     weight: Array  # Student-t weight of each row, near 1 where it was believed
     rows: Index
     owner: Index
+    slopes: Array  # (n_effects, calibration rows): log time by effect
 
 
 def prior_variances(beliefs: Beliefs, data: Observations, ids: Sequence[int]) -> Array:
@@ -103,7 +104,7 @@ def condition_jobs(
                 widening[job] = np.clip(ratio, 1.0, WIDEST)
         if not last:
             weight = student_weights(residual, beliefs.noise)
-    return Posterior(mean, covariance, residual, weight, flat, owner)
+    return Posterior(mean, covariance, residual, weight, flat, owner, stacked)
 
 
 def square_root(matrix: Array) -> Array:

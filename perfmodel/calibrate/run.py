@@ -14,7 +14,7 @@ from perfmodel.beliefs.bands import NINETY
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs, to_mapping
 from perfmodel.calibrate.job import Direct, calibrate
 from perfmodel.calibrate.parts import Traced
-from perfmodel.calibrate.sweeps import informed, sweeps_json
+from perfmodel.calibrate.sweeps import informed, refuse_foreign, sweeps_json
 from perfmodel.calibrate.timed import far_slower, refuse_faster_than_peak, timed
 from perfmodel.calibrate.traces import (
     jitter_of_ranks,
@@ -44,6 +44,8 @@ from perfmodel.units import counted
 
 Array = NDArray[np.float64]
 
+MOVED = 0.002  # of the step, from which a coefficient that moved it is shown, however little was learnt of it
+
 
 def calibrate_job(
     job: Job,
@@ -51,7 +53,7 @@ def calibrate_job(
     parse: Parser,
     *,
     timings: Path | None = None,
-    nccl: Path | None = None,
+    nccl: Sequence[Path] = (),
     nccl_ranks: int | None = None,
     nccl_op: str | None = None,
     traces: Sequence[Path] = (),
@@ -76,10 +78,12 @@ def calibrate_job(
     traced: Traced | None = None
     swept: list[Sweep] = []
     families: list[dict[str, Any]] = []
-    if nccl is not None:
-        swept = read_collectives(nccl, op=nccl_op, ranks=nccl_ranks, readings=readings)
-        for sweep in swept:
-            direct += informed(setup, known, sweep, nccl.name, notes)
+    for log in nccl:
+        of_log = read_collectives(log, op=nccl_op, ranks=nccl_ranks, readings=readings)
+        refuse_foreign(job, setup.machine, of_log, log)
+        swept += of_log
+        for sweep in of_log:
+            direct += informed(setup, known, sweep, log.name, notes)
     if ranks is not None:
         times_of_ranks = read_ranks(ranks)
         readings.append(times_of_ranks)
@@ -104,7 +108,7 @@ def calibrate_job(
 
     updated, report = _updated(job, setup, times, known, direct, traced, notes)
     # For a workload that states no work the prediction before the fit means nothing.
-    warnings = far_slower(timings, report["points"]) if timings is not None and setup.states_work else []
+    warnings = far_slower(job, timings, report["points"]) if timings is not None and setup.states_work else []
     if job.layout == "auto":
         notes += _layouts_assumed(report)
     drawn: list[dict[str, Any]] = []
@@ -166,14 +170,15 @@ def _updated(
 
 
 def _files(
-    *, power: Sequence[str], trace: Sequence[Path], **single: Path | None
+    *, power: Sequence[str], trace: Sequence[Path], nccl: Sequence[Path], **single: Path | None
 ) -> dict[str, dict[str, Any] | list[dict[str, Any]]]:
     """Fingerprints of what was measured, by option; a list where an option may be given many times."""
     found: dict[str, dict[str, Any] | list[dict[str, Any]]] = {
         option: dict(fingerprint(path)) for option, path in single.items() if path is not None
     }
-    if trace:
-        found["trace"] = [dict(fingerprint(path)) for path in trace]
+    for option, paths in (("nccl", nccl), ("trace", trace)):
+        if paths:
+            found[option] = [dict(fingerprint(path)) for path in paths]
     if power:
         named = [power_argument(text) for text in power]
         found["power"] = [fingerprint(path) | ({} if k is None else {"k": k}) for k, path in named]
@@ -229,7 +234,8 @@ def _in_words(setup: Setup, where: NDArray[np.bool_], *, batch: bool = False) ->
 
 
 def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows for the report: the factor on the prior's median, before and after."""
+    """Rows for the report, what moved the step most first: the factor on the prior's median, before and after."""
+    shown = [row for row in rows if row["status"] != "unidentified" or abs(row["step_change"]) >= MOVED]
     return [
         {
             "name": row["name"],
@@ -237,11 +243,11 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "value": float(f"{row['factor']:.4g}"),
             "low": float(f"{row['factor'] * np.exp(-NINETY * row['spread_after']):.4g}"),
             "high": float(f"{row['factor'] * np.exp(NINETY * row['spread_after']):.4g}"),
+            "step_change": float(f"{row['step_change']:.4g}"),
             "status": row["status"],
             "source": row["meaning"],
         }
-        for row in rows
-        if row["status"] != "unidentified"
+        for row in sorted(shown, key=lambda row: -abs(row["step_change"]))
     ]
 
 
@@ -295,6 +301,14 @@ def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
     if counts["in conflict with the prior"]:
         words += f"; {counted(counts['in conflict with the prior'], 'contradicts', 'contradict')} the prior"
     if report["points"]:
+        top = max(rows, key=lambda row: abs(row["step_change"]))
+        fitted, before = (
+            np.array([row[key] for row in report["points"]]) for key in ("fitted_s", "before_s")
+        )
+        shift = float(np.exp(np.log(fitted / before).mean())) - 1.0
+        words += f". The step moved by {shift:+.1%}"
+        if abs(top["step_change"]) >= MOVED:
+            words += f", most of all by {top['name']} ({top['step_change']:+.1%}: {top['meaning']})"
         worst = max(abs(row["residual"]) for row in report["points"])
         count = len(report["points"])
         words += f". The fit is within {worst:.1%} of the {count} measured point{'s' if count > 1 else ''}"

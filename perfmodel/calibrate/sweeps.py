@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.job import Direct
 from perfmodel.calibrate.sweep_fit import SweepFit, fit_sweep
+from perfmodel.errors import Problem, SpecError
 from perfmodel.physics.algorithms import AUTO, CODES
 from perfmodel.physics.coefficients import NAMES, from_logs
 from perfmodel.physics.exchanges import Links
@@ -19,7 +21,9 @@ from perfmodel.physics.fabric import OPERATIONS
 from perfmodel.physics.layouts import layouts
 from perfmodel.physics.machine import Machine
 from perfmodel.readings.sweeps import Sweep
+from perfmodel.specs.job import Job
 from perfmodel.training.setup import Setup
+from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
 
@@ -34,13 +38,72 @@ def nodes_of(sweep: Sweep, machine: Machine) -> int:
 
 
 def link_rate(sweep: Sweep, machine: Machine) -> float:
-    """Nominal bandwidth per accelerator of the link that limits the sweep [B/s]."""
-    return float(machine.up_bytes_per_s if nodes_of(sweep, machine) == 1 else machine.out_bytes_per_s)
+    """Nominal bus bandwidth of a sweep by the datasheet of the link that limits it [B/s].
+
+    Across machines the ranks of one add up their cards, but in an exchange of all with all, where each has its own.
+    """
+    inside, nodes = float(machine.up_bytes_per_s), nodes_of(sweep, machine)
+    if nodes == 1:
+        return inside
+    cards = 1.0 if sweep.op == "all_to_all" else sweep.ranks / nodes
+    across = cards * float(machine.out_bytes_per_s)
+    return min(across, inside) if cards > 1.0 and inside > 0.0 else across
 
 
 def fitted(sweep: Sweep, machine: Machine) -> SweepFit:
     """`T = (A^p + (f S / B)^p)^(1/p)` through one sweep."""
     return fit_sweep(sweep.op, sweep.bytes, sweep.time_s, sweep.ranks, nodes_of(sweep, machine))
+
+
+# Bus bandwidth over the link's datasheet: switches that reduce in the network pass 1, another machine's log passes these.
+FASTEST_INSIDE, FASTEST_ACROSS = 1.25, 2.5
+SLOWEST = 0.03  # of the link's rate, by messages from LARGE_BYTES
+LARGE_BYTES = 64e6
+
+
+def refuse_foreign(job: Job, machine: Machine, sweeps: Sequence[Sweep], log: Path) -> None:
+    """Raise a SpecError where a sweep is one of another machine: more ranks than there are, or faster than its links."""
+    problems = [
+        Problem(
+            str(log),
+            sweep.line or None,
+            None,
+            "R014",
+            f"{_label(sweep)}: {why}, so this is no sweep of {job.cluster.name}",
+            help="name the cluster that was measured: -c, or nics_per_node and scale_out of an inline one",
+        )
+        for sweep in sweeps
+        if (why := _foreign(job, machine, sweep))
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
+def _foreign(job: Job, machine: Machine, sweep: Sweep) -> str:
+    most, each = job.cluster.max_accelerators, int(machine.node)
+    if most is not None and sweep.ranks > most:
+        return f"the cluster has {most} accelerators"
+    nodes = nodes_of(sweep, machine)
+    if sweep.ranks > nodes * each:
+        return f"{-(-sweep.ranks // nodes)} ranks a machine, where each has {each} accelerators"
+    rate, most_of_it = link_rate(sweep, machine), FASTEST_INSIDE if nodes == 1 else FASTEST_ACROSS
+    best = float(sweep.bus_bandwidth().max())
+    if 0.0 < rate * most_of_it < best:
+        return f"its bus bandwidth of {format_quantity(best, 'B/s')} is above the link's {format_quantity(rate, 'B/s')}"
+    return ""
+
+
+def too_slow(machine: Machine, sweep: Sweep) -> str | None:
+    """Doubt about a sweep whose large messages reach next to nothing of the link that the cluster has."""
+    large = sweep.bytes >= LARGE_BYTES
+    rate = link_rate(sweep, machine)
+    if not large.any() or float(sweep.bus_bandwidth()[large].max()) >= SLOWEST * rate:
+        return None
+    best = format_quantity(float(sweep.bus_bandwidth()[large].max()), "B/s")
+    return (
+        f"{_label(sweep)}: large messages reach {best} where the link has {format_quantity(rate, 'B/s')}: another machine's "
+        "log, or a path that is not that link (peer-to-peer off, the wrong interface)"
+    )
 
 
 # What one sweep can tell apart: a rate from its large messages, a latency from its small ones.
@@ -68,6 +131,8 @@ def informed(setup: Setup, beliefs: Beliefs, sweep: Sweep, source: str, notes: l
         notes.append(f"{source}: a sweep of {sweep.op} among {sweep.ranks} ranks informs no belief")
         return []
     machine = setup.machine
+    if (doubt := too_slow(machine, sweep)) is not None:
+        notes.append(f"{source}: {doubt}")
     nodes = nodes_of(sweep, machine)
     names = _INSIDE if nodes == 1 else _ACROSS
     at = [NAMES.index(name) for name in names]

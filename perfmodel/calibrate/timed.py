@@ -22,8 +22,10 @@ Array = NDArray[np.float64]
 
 UNSTEADY = 0.1  # standard deviation over mean of repeats at one K: beyond it they are hardly of one run
 # Times the prediction before the fit. Milliseconds read as seconds are 1000 times too long, and the prediction itself may
-# be off; a run that is really so slow exists (a debug build, a network file system), so nothing is refused.
+# be off; a run that is really so slow exists (a debug build, a network file system): that is only doubted.
 FAR_SLOWER = 100.0
+NO_STEP = 300.0  # from here on a time is in another unit or of a whole job
+OF_THE_RUN = 4.0  # a time within this factor of all steps of the job is the job's
 
 
 def timed(job: Job, setup: Setup, path: Path, table: Timings, notes: list[str]) -> tuple[Setup, Array]:
@@ -95,15 +97,31 @@ def faster_than_peak(job: Job, k: Array, batch: Array, time_s: Array) -> dict[in
     return {row: why(row) for row in map(int, np.flatnonzero(time_s * ROUNDING < least))}
 
 
-def far_slower(path: Path, points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A warning where the measured times are so far above the prediction before the fit that the unit is in doubt."""
+def far_slower(job: Job, path: Path, points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A warning where the measured times are so far above the prediction before the fit that the unit is in doubt.
+
+    Times of whole jobs and of another unit are refused with a SpecError.
+    """
     late = [row for row in points if row["measured_s"] > FAR_SLOWER * row["before_s"] > 0.0]
     if not late:
         return []
-    worst = max(late, key=lambda row: float(row["measured_s"] / row["before_s"]))
+    ratio = {row["k"]: float(row["measured_s"] / row["before_s"]) for row in late}
+    worst = max(late, key=lambda row: ratio[row["k"]])
     where = ", ".join(str(row["k"]) for row in late)
-    return [
-        f"{path.name}: at K = {where} the times are more than {FAR_SLOWER:g} times what was predicted "
-        f"({worst['measured_s']:.4g} s where {worst['before_s']:.4g} s was expected): "
-        "time_s is in seconds, of one step: is it in ms, or of many steps?"
-    ]
+    words = (
+        f"at K = {where} the times are more than {FAR_SLOWER:g} times what was predicted "
+        f"({worst['measured_s']:.4g} s where {worst['before_s']:.4g} s was expected)"
+    )
+    steps = job.steps or 0
+    of_run = all(steps / OF_THE_RUN < times < steps * OF_THE_RUN for times in ratio.values())
+    if of_run or min(ratio.values()) > NO_STEP:
+        hint = f"divide them by the {steps:,} steps" if of_run else "divide by the steps of the run"
+        raise SpecError(
+            Problem(
+                str(path),
+                code="R013",
+                message=f"{words}: these are no times of one step",
+                help=f"time_s is in seconds, of one step: milliseconds need dividing by 1000; times of a whole job: {hint}",
+            )
+        )
+    return [f"{path.name}: {words}: time_s is in seconds, of one step: is it in ms, or of many steps?"]

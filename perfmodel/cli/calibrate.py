@@ -44,7 +44,8 @@ def calibrate(
         ),
     ] = None,
     nccl: Annotated[
-        Path | None, typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log.")
+        list[Path] | None,
+        typer.Option("--nccl", metavar="FILE", help="nccl-tests, OSU or comm-benchmark log. Repeatable."),
     ] = None,
     nccl_ranks: Annotated[
         int | None,
@@ -84,7 +85,7 @@ def calibrate(
             code="U016",
             help="give --timings, --nccl, --trace, --ranks or --power",
         )
-    if nccl is None and (nccl_ranks is not None or nccl_op is not None):
+    if not nccl and (nccl_ranks is not None or nccl_op is not None):
         raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
     found = flags.job(job)
     from perfmodel.calibrate.run import calibrate_job
@@ -103,7 +104,7 @@ def calibrate(
         flags.known(),
         parse_timings,
         timings=timings,
-        nccl=nccl,
+        nccl=tuple(nccl or ()),
         nccl_ranks=nccl_ranks,
         nccl_op=None if nccl_op is None else canonical_op(nccl_op),
         traces=tuple(trace or ()),

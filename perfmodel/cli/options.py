@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import completion
-from perfmodel.errors import Problem, UsageError
+from perfmodel.errors import UsageError
 from perfmodel.files import write_whole
 from perfmodel.specs.precisions import PRECISIONS
 
@@ -198,35 +198,9 @@ def load_beliefs(path: Path | None) -> Beliefs | None:
     """Beliefs from a file of `perfmodel calibrate`, or None for the shipped ones."""
     if path is None:
         return None
-    import json
-    from dataclasses import replace
+    from perfmodel.beliefs.stored import read_beliefs
 
-    from perfmodel.beliefs.checking import faults
-    from perfmodel.beliefs.population import from_mapping
-    from perfmodel.files import read_bytes
-    from perfmodel.results.envelope import fingerprint
-
-    try:
-        data = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
-    except UnicodeDecodeError:
-        found = ["not a text file"]
-    except RecursionError:
-        found = ["nested too deeply"]
-    except ValueError as error:
-        found = [f"not JSON: {error}"]
-    else:
-        result = data.get("result") if isinstance(data, dict) else None
-        if isinstance(result, dict) and "beliefs" in result:
-            data = result["beliefs"]
-        found = faults(data)
-        if not found:
-            return replace(from_mapping(data), origin=fingerprint(path))
-    help = "`perfmodel calibrate -o FILE` writes them; calibrate again after an update"
-    raise UsageError(
-        Problem(str(path), code="U015", message=f"holds no beliefs: {fault}", help=help) for fault in found
-    )
+    return read_beliefs(path)
 
 
 def emit(

@@ -38,7 +38,7 @@ NOTED_SAVING = 0.02  # of a step, from which a vocabulary is told to be padded
 NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction(Result):
     """The result, with the curve it was made from."""
 

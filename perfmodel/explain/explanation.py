@@ -36,7 +36,7 @@ MATTERS = 5e-3  # slopes below this are shown as none
 _WIDTH = 0.005  # share of the step below which a term is not worth a word
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Result):
     """The result, with the curve of one K that it was made from."""
 

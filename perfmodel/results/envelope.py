@@ -68,7 +68,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """An answer of one verb: `kind` names the schema, `inputs` reproduces it, `result` the documented mapping."""
 
@@ -87,6 +87,18 @@ class Result:
             "inputs": plain(self.inputs),
             "result": plain(self.result),
         }
+
+    def __repr__(self) -> str:
+        about = importlib.import_module("perfmodel.report.kinds").module_of(shown := self.envelope())
+        return "\n".join(filter(None, (f"<{self.kind}> {about.title(shown)}", about.answer(shown))))
+
+    def __getitem__(self, key: str) -> Any:
+        """An entry of the result: `prediction["knee"]`."""
+        return self.result[key]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as `--format json`, as plain Python values that `json.dumps` takes."""
+        return self.envelope()
 
     def to_json(self) -> str:
         """Deterministic JSON text, ending in a newline."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.job import Regime
 from perfmodel.specs.jobs import locate
 from perfmodel.specs.layout import Layout, Recompute
-from perfmodel.specs.loader import Tree, read_file
+from perfmodel.specs.loader import Mark, Source, Tree, graft, read_file
 from perfmodel.specs.precisions import Precision
 from perfmodel.specs.workload import Workload
 
@@ -108,10 +109,12 @@ class Claim(FileModel):
         return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
 
 
-def load_claim(path: str | Path, *, catalog: Catalog | None = None) -> Claim:
-    """Read a claim file; names are looked up, nothing is assumed."""
+def load_claim(source: str | Path | Mapping[str, object], *, catalog: Catalog | None = None) -> Claim:
+    """Read a claim file, or take a mapping like one; names are looked up, nothing is assumed."""
     catalog = catalog or Catalog.default()
-    path = Path(path)
+    if isinstance(source, Mapping):
+        return claim_from_tree(graft(dict(source), Mark(Source("claim"))), Path(), catalog)
+    path = Path(source)
     tree = read_file(path)
     if not isinstance(tree.value, dict):
         raise SpecError(tree.mark.problem("S005", "a claim is a mapping of keys"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -228,6 +230,20 @@ class Job(FileModel):
     stack: Stack | None = None
     algorithm: Algorithms | None = None
     notes: tuple[str, ...]
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, **keys: object) -> Job:
+        """The job of a file, with `keys` (as the file writes them; a dotted path reaches inside) over it."""
+        from perfmodel.specs.jobs import load_job  # which builds jobs, and so imports this module
+
+        return load_job(path, overrides=keys)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], **keys: object) -> Job:
+        """The job of a mapping with the keys of a job file; relative file names start at the current folder."""
+        from perfmodel.specs.jobs import load_job
+
+        return load_job(data, overrides=keys)
 
     @property
     def tokens_per_sample(self) -> int | None:

@@ -41,23 +41,25 @@ _FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_l
 
 
 def load_job(
-    path: str | Path | None,
+    source: str | Path | Mapping[str, object] | None,
     *,
     overrides: Mapping[str, Any] | None = None,
     extra_dirs: Iterable[str | Path] = (),
     catalog: Catalog | None = None,
 ) -> Job:
-    """Read a job file (or none), put `overrides` (dotted paths) over it, resolve names, fill in defaults."""
+    """Read a job file (or a mapping, or none), put `overrides` (dotted paths) over it, resolve names, fill in defaults."""
     catalog = catalog or Catalog.default(extra_dirs)
     notes: tuple[str, ...] = ()
-    if path is None:
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    if isinstance(source, Mapping):
+        tree, folder = graft(dict(source), Mark(Source("job"))), Path()
+    elif path is None:
         tree, folder = Tree({}, Mark(Source(""))), Path()
         if not overrides or not {"workload", "cluster"} <= {key.partition(".")[0] for key in overrides}:
             raise UsageError(
                 "no job given", code="U002", help="name a JOB.yaml, or give both -w WORKLOAD and -c CLUSTER"
             )
     else:
-        path = Path(path)
         (tree, notes), folder = _read(path, overrides or {}), path.parent
         if not isinstance(tree.value, dict):
             raise SpecError(

@@ -133,7 +133,7 @@ def test_times_of_a_workload_whose_flop_nobody_counted_are_taken(run: Run, tmp_p
 
 def test_times_far_above_the_prediction_are_used_with_a_loud_note(run: Run, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
-    (tmp_path / "t.csv").write_text("k,time_s\n8,48900\n16,24000\n")
+    (tmp_path / "t.csv").write_text("k,time_s\n8,9000\n16,4600\n")
     done = run("calibrate", "job.yaml", "--timings", "t.csv", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.startswith("note: t.csv: at K = 8, 16 the times are more than 100 times")
@@ -141,6 +141,83 @@ def test_times_far_above_the_prediction_are_used_with_a_loud_note(run: Run, tmp_
     assert "is it in ms" in " ".join(done.stdout.split())
     quiet = run("calibrate", "job.yaml", "--timings", "t.csv", "--quiet", cwd=tmp_path)
     assert quiet.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "rows", "words"),
+    [
+        ("", "8,48900\n16,24000\n", "milliseconds need dividing by 1000"),
+        ("steps: 200\n", "8,9800\n16,5000\n", "divide them by the 200 steps"),
+    ],
+)
+def test_times_of_another_unit_or_of_whole_jobs_are_refused(
+    run: Run, tmp_path: Path, more: str, rows: str, words: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE + more)
+    (tmp_path / "t.csv").write_text("k,time_s\n" + rows)
+    done = run("calibrate", "job.yaml", "--timings", "t.csv", "-o", "b.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("t.csv: error[R013]: at K = 8, 16")
+    assert "no times of one step" in done.stderr
+    assert words in done.stderr
+    assert not (tmp_path / "b.json").exists()
+
+
+def write_sweep(path: Path, ranks: int, nodes: int, bus_gb_per_s: float) -> Path:
+    """An all-reduce log as nccl-tests prints it, whose large messages reach a bus bandwidth."""
+    lines = [
+        f"# nThread 1 nGpus 1 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20"
+    ]
+    for rank in range(ranks):
+        lines.append(
+            f"#  Rank {rank:2d} Group  0 Pid {rank} on host{rank * nodes // ranks} device {rank} [0x00] GPU"
+        )
+    lines.append("#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong")
+    factor = 2 * (ranks - 1) / ranks
+    for power in range(10, 31, 2):
+        size = 2**power
+        us = 20.0 + size * factor / (bus_gb_per_s * 1e3)
+        rate = f"{us:.2f} {size / us / 1e3:.2f} {size * factor / us / 1e3:.2f} 0"
+        lines.append(f"{size} {size // 4} float sum -1 {rate} {rate}")
+    lines.append("# Avg bus bandwidth    : 1\n# all_reduce_perf")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_collective_logs_add_up_whatever_their_order(run: Run, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "inside.log", 8, 1, 400.0)
+    write_sweep(tmp_path / "across.log", 32, 4, 300.0)
+    names = ["inside.log", "across.log"]
+    found = []
+    for order in (names, names[::-1], names[:1]):
+        logs = [word for name in order for word in ("--nccl", name)]
+        done = run("calibrate", *LARGE, *logs, "--nccl-op", "all_reduce", "--format", "json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    told = [{item["name"]: item["value"] for item in one["result"]["direct"]} for one in found]
+    assert told[0] == told[1]
+    assert {"up_efficiency", "out_efficiency"} <= set(told[0])
+    assert set(told[2]) < set(told[0])
+    assert [file["file"] for file in found[0]["inputs"]["files"]["nccl"]] == names
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "rate", "why"),
+    [
+        (8, 1, 800.0, "above the link's 450 GB/s"),
+        (32, 2, 200.0, "16 ranks a machine, where each has 8 accelerators"),
+        (16, 2, 1500.0, "above the link's 400 GB/s"),
+    ],
+)
+def test_a_sweep_of_another_machine_is_refused(
+    run: Run, tmp_path: Path, ranks: int, nodes: int, rate: float, why: str
+) -> None:
+    write_sweep(tmp_path / "s.log", ranks, nodes, rate)
+    done = run("calibrate", *LARGE, "--nccl", "s.log", "--nccl-op", "all_reduce", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert "error[R014]" in done.stderr
+    assert why in done.stderr
+    assert "no sweep of dgx-h100" in done.stderr
 
 
 def test_repeats_that_disagree_and_beliefs_left_alone_are_named(run: Run, timings: Path) -> None:

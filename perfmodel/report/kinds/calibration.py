@@ -9,7 +9,7 @@ from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import records
 from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
 
-_KEYS = ("name", "unit", "prior", "value", "low", "high", "status", "source")
+_KEYS = ("name", "unit", "prior", "value", "low", "high", "step_change", "status", "source")
 
 
 def title(envelope: Envelope) -> str:
@@ -38,7 +38,8 @@ def tables(envelope: Envelope) -> list[Table]:
         columns = [_column(key) for key in keys]
         cells: list[list[Cell]] = [[row.get(key) for key in keys] for row in rows]
         note = (
-            "Factors on the beliefs before. What is not listed was not informed by these measurements; "
+            "Factors on the beliefs before, and what each did to the measured steps. Unidentified: moved along with others, "
+            "though these measurements do not tell it from them. What is not listed did not move; "
             "at a bound: as far from its prior as a fit may go."
         )
         found.append(Table("Coefficients", columns, cells, note=note, role="decision"))
@@ -58,6 +59,8 @@ def tables(envelope: Envelope) -> list[Table]:
 
 def _column(key: str) -> Column:
     around = "value" if key in ("low", "high") else ""
+    if key == "step_change":
+        return Column("moved the step", "%", 0, key)
     return Column(key, "", 0 if key in ("name", "value") else 1, key, around)
 
 
