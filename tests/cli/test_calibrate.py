@@ -166,7 +166,7 @@ def test_times_of_another_unit_or_of_whole_jobs_are_refused(
 def write_sweep(path: Path, ranks: int, nodes: int, bus_gb_per_s: float) -> Path:
     """An all-reduce log as nccl-tests prints it, whose large messages reach a bus bandwidth."""
     lines = [
-        f"# nThread 1 nGpus 1 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20"
+        "# nThread 1 nGpus 1 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20"
     ]
     for rank in range(ranks):
         lines.append(
