@@ -11,8 +11,7 @@ import numpy as np
 from perfmodel.beliefs.population import Beliefs, MeasuredPower
 from perfmodel.calibrate.job import Direct
 from perfmodel.calibrate.parts import Traced
-from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.power import SHARE_SPREAD, power_of
+from perfmodel.decide.energy import SHARE_SPREAD, PowerModel, power_of, step_energy
 from perfmodel.errors import Problem, SpecError
 from perfmodel.physics.energy import power_w
 from perfmodel.physics.layouts import ONE_BUCKET

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.beliefs.population import Beliefs
-from perfmodel.decide.power import power_basis
+from perfmodel.decide.energy import power_basis
 from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.specs.jobs import Job
 from perfmodel.training.curve import Curve

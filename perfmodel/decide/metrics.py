@@ -1,4 +1,4 @@
-"""What a scaling curve is judged by: S, E, cost, work per dollar and the marginal ladder.
+"""What a scaling curve is judged by: S, E, rates of an accelerator, cost, work per dollar and the marginal ladder.
 
 The last axis of every array is K; a leading axis of draws is carried through. NaN marks a K that is
 infeasible or excluded: it never becomes a baseline, a best K or a step of the ladder.
@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel.physics.laws import Array, Regime, strong_efficiency, weak_efficiency
+from perfmodel.physics.machine import peak
+from perfmodel.physics.operations import Operations
+from perfmodel.specs.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,24 @@ def efficiency(k: ArrayLike, time_s: ArrayLike, *, regime: Regime = "strong", ba
 def speedup(k: ArrayLike, time_s: ArrayLike, *, regime: Regime = "strong", baseline: int = 0) -> Array:
     """`S(K) = K E(K)`, so that S(K0) = K0 in both regimes."""
     return np.asarray(k, dtype=np.float64) * efficiency(k, time_s, regime=regime, baseline=baseline)
+
+
+def rates(job: Job, ops: Operations, k: ArrayLike, time_s: ArrayLike, batch: ArrayLike) -> dict[str, Array]:
+    """Utilisation and rates at each K, NaN where they make no sense: without FLOP, or of a workload without tokens.
+
+    `mfu` counts the FLOP that the model needs (forward and backward, nothing repeated) against the datasheet's dense
+    peak at the job's precision (PaLM, arXiv:2204.02311, appendix B).
+    """
+    each = np.asarray(batch, dtype=float) / np.asarray(time_s, dtype=float) / np.asarray(k, dtype=float)
+    flop = float(ops.model_flop())
+    tokens = job.tokens_per_sample
+    achieved = each * (flop if flop > 0 else np.nan)
+    return {
+        "mfu": np.asarray(achieved / peak(job.cluster.accelerator, job.precision)),
+        "tflop_per_s_per_accelerator": np.asarray(achieved / 1e12),
+        "tokens_per_s_per_accelerator": np.asarray(each * (tokens or np.nan)),
+        "samples_per_s_per_accelerator": np.asarray(each),
+    }
 
 
 def cost(

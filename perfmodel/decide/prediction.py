@@ -9,17 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
-from perfmodel.decide.attribution import ledger
 from perfmodel.decide.basis import not_modelled, rests_on, sensitivity
 from perfmodel.decide.cost import Choice, Decision, bill, decide
-from perfmodel.decide.energy import step_energy
+from perfmodel.decide.energy import energy_band, measured_power, power_of, range_share, step_energy
 from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
-from perfmodel.decide.knee_causes import knee_odds, knees, ratio_band
-from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, speedup
-from perfmodel.decide.power import energy_band, measured_power, power_of, range_share
+from perfmodel.decide.knee_causes import knee_odds, knees, ledger, ratio_band
+from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, rates, speedup
 from perfmodel.decide.pricing import Tariff
-from perfmodel.decide.rates import no_rates, rates
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.decide.wholerun import whole_run
@@ -366,7 +363,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "k": k.astype(int),
         "regime": job.regime,
         **dict.fromkeys(names, blank),
-        **no_rates(k.shape),
+        **rates(job, found.setup.operations, k, blank, found.setup.global_batch),
         "run": None,
         "parts_s": dict.fromkeys(found.parts, blank),
         "ledger_accelerator_s": dict.fromkeys(found.parts, blank),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.decide.attribution import in_words
+from perfmodel.decide.knee_causes import in_words
 from perfmodel.decide.prediction import predict
 from perfmodel.decide.remedies import after_remedy
 from perfmodel.errors import SpecError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.beliefs.population import shipped_beliefs
-from perfmodel.decide.attribution import in_words
+from perfmodel.decide.knee_causes import in_words
 from perfmodel.decide.remedies import after_remedy, job_at, remedy
 from perfmodel.specs.jobs import load_job
 from perfmodel.training.curve import Curve, curve

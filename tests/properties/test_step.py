@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.decide.attribution import ledger
+from perfmodel.decide.knee_causes import ledger
 from perfmodel.physics.coefficients import MEDIANS, NAMES, Coefficients, from_logs, quiet
 from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.physics.machine import Machine, machine

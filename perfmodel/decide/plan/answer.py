@@ -11,7 +11,9 @@ import numpy as np
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide import cost, goodput
+from perfmodel.decide.energy import energy_band, measured_power, range_share
 from perfmodel.decide.facts import foreign, unmeasured
+from perfmodel.decide.metrics import rates
 from perfmodel.decide.pareto import front
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.constraints import Nearest, constraints_of, nearest
@@ -19,8 +21,6 @@ from perfmodel.decide.plan.near import near_batches, near_in_words
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
-from perfmodel.decide.power import energy_band, measured_power, range_share
-from perfmodel.decide.rates import rates
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
 from perfmodel.decide.wholerun import WholeRun, whole_run

@@ -9,8 +9,8 @@ import numpy as np
 
 from perfmodel.beliefs.features import discrepancy
 from perfmodel.beliefs.population import Beliefs
+from perfmodel.decide.energy import measured_power, power_of
 from perfmodel.decide.plan.candidates import Candidate, Target
-from perfmodel.decide.power import measured_power, power_of
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.physics.layouts import pick
 from perfmodel.specs.job import Job

@@ -7,8 +7,14 @@ import pytest
 
 from perfmodel.beliefs.bands import NINETY
 from perfmodel.beliefs.population import MeasuredPower
-from perfmodel.decide.energy import PowerModel, step_energy
-from perfmodel.decide.power import SURROUNDINGS_SPREAD, energy_band, power_of, range_share
+from perfmodel.decide.energy import (
+    SURROUNDINGS_SPREAD,
+    PowerModel,
+    energy_band,
+    power_of,
+    range_share,
+    step_energy,
+)
 from perfmodel.decide.prediction import predict
 from perfmodel.specs.jobs import load_job
 
