@@ -86,9 +86,8 @@ def test_examples_do_what_their_comments_say(path: Path, tmp_path: Path) -> None
             assert snippets.run(block).codes == (code,), command
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
-def test_counts_are_those_of_the_catalogue(page: str) -> None:
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+def test_counts_are_those_of_the_catalogue() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     catalog = Catalog.default()
     for kind in ("accelerators", "workloads"):
         found = re.search(rf"(\d+) {kind}", text)
