@@ -23,6 +23,7 @@ from perfmodel.physics.exchanges import (
     context_parallel,
     data_parallel,
     expert_parallel,
+    pipeline_message,
     pipeline_messages,
     tensor_parallel,
 )
@@ -156,12 +157,17 @@ class _Priced:
     total_s: Array
 
 
+def _between_stages(ops: Operations, at: Layouts, links: Links, _: Array) -> Array:
+    """Messages of a pipeline, in the form of the other exchanges inside a micro-batch."""
+    return pipeline_messages(at, pipeline_message(ops, at, links), links.c.p2p_exposed)
+
+
 # Part of the step, the function that prices it, the belief that says how much of it shows, and its name.
 _INSIDE: tuple[tuple[str, Callable[..., Array], str, str], ...] = (
     (TENSOR_PARALLEL.name, tensor_parallel, "tp_exposed", "tensor parallel"),
     (CONTEXT_PARALLEL.name, context_parallel, "cp_exposed", "context parallel"),
     (EXPERT_PARALLEL.name, expert_parallel, "ep_exposed", "expert parallel"),
-    (PIPELINE_MESSAGES.name, lambda ops, at, links, _: pipeline_messages(ops, at, links), "p2p_exposed", "pipeline messages"),
+    (PIPELINE_MESSAGES.name, _between_stages, "p2p_exposed", "pipeline messages"),
 )  # fmt: skip
 EXPOSURE = {part: belief for part, _, belief, _ in _INSIDE}
 
