@@ -115,7 +115,7 @@ class ResultFlags:
         emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits)
 
 
-def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:
+def expanded(verb: Callable[..., object], without: Collection[str] = ()) -> Callable[..., object]:
     """The verb with every parameter that is a group replaced by the group's flags, in their order.
 
     Flags named in `without` mean nothing to the verb: they keep their defaults.
@@ -137,7 +137,7 @@ def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callabl
         ]
 
     @functools.wraps(verb)
-    def command(**given: Any) -> Any:
+    def command(**given: object) -> object:
         made = {
             name: group(**{flag: given.pop(flag) for flag in flags})
             for name, (group, flags) in groups.items()

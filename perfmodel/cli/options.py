@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -137,7 +137,7 @@ _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIXES = (".html", ".htm")
 
 
-def parse_layout(text: str) -> str | dict[str, Any]:
+def parse_layout(text: str) -> str | dict[str, object]:
     """`auto`, or `tp=2,pp=4,sharding=zero1` as a mapping.
 
     >>> parse_layout("tp=2,sharding=zero1")
@@ -145,7 +145,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
     """
     if text.strip() == "auto":
         return "auto"
-    layout: dict[str, Any] = {}
+    layout: dict[str, object] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, equals, value = (side.strip() for side in part.partition("="))
         if not equals or not key or not value:
@@ -187,7 +187,7 @@ def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[st
     return found
 
 
-def told_by(flag: str, value: Any) -> Tree:
+def told_by(flag: str, value: object) -> Tree:
     """A value of a job whose problems name `flag`."""
     from perfmodel.specs.loader import Mark, Source, graft
 

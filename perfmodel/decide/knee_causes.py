@@ -105,7 +105,7 @@ def knees(
     doubt: Array,
     odds: float,
     usd_of: Callable[[Array], Array],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The knee of a curve by each rule.
 
     `lost` is its ledger, `doubt` the log half-width of the efficiency's band, `odds` those above which a knee is

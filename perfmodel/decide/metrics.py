@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,7 +137,7 @@ def marginal_ladder(k: ArrayLike, speedup: ArrayLike, cost_usd: ArrayLike) -> tu
     return tuple(found)
 
 
-def ladder_rows(steps: Iterable[Step]) -> list[dict[str, Any]]:
+def ladder_rows(steps: Iterable[Step]) -> list[dict[str, object]]:
     """The marginal ladder of a result. A step that costs nothing more has no price of the speedup."""
     return [
         {

@@ -74,7 +74,7 @@ def _costs(graph: nx.DiGraph[Any], weight: str) -> dict[Hashable, float]:
     return costs
 
 
-def _ordered(graph: nx.DiGraph[Any]) -> list[Hashable]:
+def _ordered(graph: nx.DiGraph[object]) -> list[Hashable]:
     import networkx as nx
 
     try:
@@ -84,7 +84,7 @@ def _ordered(graph: nx.DiGraph[Any]) -> list[Hashable]:
         raise ValueError(f"operations wait for each other in a loop: {loop}") from None
 
 
-def _levels(graph: nx.DiGraph[Any], costs: dict[Hashable, float]) -> dict[Hashable, float]:
+def _levels(graph: nx.DiGraph[object], costs: dict[Hashable, float]) -> dict[Hashable, float]:
     """Seconds from the start of an operation to the end of the graph along its longest chain."""
     levels: dict[Hashable, float] = {}
     for node in reversed(_ordered(graph)):
@@ -93,7 +93,7 @@ def _levels(graph: nx.DiGraph[Any], costs: dict[Hashable, float]) -> dict[Hashab
     return levels
 
 
-def work_depth(graph: nx.DiGraph[Any], *, weight: str = "time_s") -> WorkDepth:
+def work_depth(graph: nx.DiGraph[object], *, weight: str = "time_s") -> WorkDepth:
     """Work `W = sum t(v)` and span `D = max over chains of sum t(v)`, with one longest chain.
 
     >>> import networkx as nx
@@ -126,7 +126,7 @@ def brent_bounds(work_s: float, span_s: float, workers: int) -> BrentBounds:
     return BrentBounds(max(work_s / workers, span_s), (work_s - span_s) / workers + span_s)
 
 
-def list_schedule(graph: nx.DiGraph[Any], workers: int, *, weight: str = "time_s") -> Schedule:
+def list_schedule(graph: nx.DiGraph[object], workers: int, *, weight: str = "time_s") -> Schedule:
     """Greedy list schedule: a free worker takes the ready operation with the longest chain behind it.
 
     Ties go to the operation that was added to the graph first, so the result is reproducible.

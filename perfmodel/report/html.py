@@ -222,7 +222,7 @@ def _footer(envelope: Envelope, mark: Stamp) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shown if len(shown) <= 160 else shown[:157] + "..."
 

@@ -116,7 +116,7 @@ def result_of(envelope: Envelope) -> dict[str, Any]:
     return dict(result) if isinstance(result, Mapping) else {}
 
 
-def inputs_of(envelope: Envelope) -> dict[str, Any]:
+def inputs_of(envelope: Envelope) -> dict[str, object]:
     """The `inputs` mapping of an envelope, empty when it has none."""
     inputs = envelope.get("inputs")
     return dict(inputs) if isinstance(inputs, Mapping) else {}
@@ -133,6 +133,6 @@ def mappings(value: Any) -> list[dict[str, Any]]:
     return [dict(item) for item in items if isinstance(item, Mapping)]
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: object) -> list[Any]:
     """A list, one item for a single value, none for None."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

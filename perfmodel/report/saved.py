@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def check(found: Any) -> dict[str, Any]:
+def check(found: object) -> dict[str, object]:
     """Insist on the envelope's form."""
     wanted = 'a saved result starts {"schema": "perfmodel/<kind>/1", "version": ..., "inputs": {...}, "result": {...}}'
     if not isinstance(found, dict) or not kind_of(found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -124,7 +124,9 @@ class JobFile(SpecModel):
         description="Tokens per optimizer step, in place of global_batch: 4M, or 4M +-10 % where a near batch will do.",
     )
     layout: Layout | None = Field(None, description="auto, or a mapping of degrees; missing degrees are 1.")
-    k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
+    k: object = Field(
+        None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps)."
+    )
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
     tokens: Count | None = Field(None, description="Tokens of the whole run, in place of steps.")
     tokens_per_parameter: TokensPerParameter | None = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -21,7 +21,7 @@ from perfmodel.specs.loader import Mark, Tree, read_file
 LOCK_NAME = "perfmodel.lock.json"
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
@@ -42,13 +42,13 @@ class JobEntry(SpecModel):
     """A job of the file: another file, with values changed."""
 
     file: str = Field(description="Job file, relative to this file.")
-    set: dict[str, Any] = Field(default_factory=dict, description="Dotted path to value, as --set does.")
+    set: dict[str, object] = Field(default_factory=dict, description="Dotted path to value, as --set does.")
 
 
 class PolicyFile(SpecModel):
     """perfmodel.yaml."""
 
-    jobs: dict[str, Any] = Field(
+    jobs: dict[str, object] = Field(
         description="Name to a job file, an inline job, or {file: ..., set: {...}}.", min_length=1
     )
     policies: tuple[Policy, ...] = Field((), description="Rules.")
@@ -184,7 +184,7 @@ def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job:
     return _from_file(name, file, folder, catalog, {} if changes is None else changes.value)
 
 
-def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]) -> Job:
+def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, object]) -> Job:
     path = folder / str(file.value)
     if not path.is_file():
         hint = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -278,12 +278,12 @@ def examine(evidence: Evidence) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.severity != "warning")
 
 
-def findings_json(findings: list[Finding]) -> list[dict[str, Any]]:
+def findings_json(findings: list[Finding]) -> list[dict[str, object]]:
     """The findings for the result."""
     return [asdict(finding) for finding in findings]
 
 
-def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
+def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, object]]:
     """The six rows of a textbook's reporting checklist, then three of our own: bend, quality, cost."""
     codes = {finding.code for finding in findings}
     p = e.points

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Gathered:
     readings: tuple[Reading, ...] = ()
     draws: tuple[Draw, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The part of a result that says what was read and what was not."""
         return {
             "readings": [account(reading) for reading in self.readings],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.errors import Problem, UsageError
@@ -75,7 +75,7 @@ class StudyOptions:
         """The regime that the study computes with."""
         return self.regime or "strong"
 
-    def as_inputs(self) -> dict[str, Any]:
+    def as_inputs(self) -> dict[str, object]:
         """The settings for the envelope."""
         return asdict(self)
 

@@ -8,7 +8,7 @@ fitted law for shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -159,7 +159,7 @@ def further_measurement(points: Points, choice: Choice, split: Split | None) -> 
     )
 
 
-def as_json(choice: Choice, baseline_k: int) -> dict[str, Any]:
+def as_json(choice: Choice, baseline_k: int) -> dict[str, object]:
     """The choice between laws for the result."""
     return {
         "chosen": choice.chosen,

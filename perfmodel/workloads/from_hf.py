@@ -26,7 +26,7 @@ LONGEST_DEFAULT = 8192
 class HfWorkload:
     """What was read: fields of a workload spec, the parameters by part, and remarks for people."""
 
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     parameters: ParameterCount
     remarks: tuple[str, ...]
 
@@ -132,7 +132,7 @@ def parse_config(
     return HfWorkload(fields, parameters, tuple(remarks))
 
 
-def _check(fields: Mapping[str, Any], config: _Config) -> None:
+def _check(fields: Mapping[str, object], config: _Config) -> None:
     """Refuse what no verb would take: sizes of 0, or more than any model has."""
     try:
         Workload.model_validate(dict(fields))
@@ -145,10 +145,10 @@ def _check(fields: Mapping[str, Any], config: _Config) -> None:
 
 def workload_fields(
     d: Dimensions, parameters: ParameterCount, family: Family, *, seq_len: int | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Fields of a workload spec for these dimensions, in the order in which specs are written."""
     layers = d.attention_layers
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "kind": family.kind,
         "sample": "sequence",
         "params": parameters.total,
@@ -186,7 +186,7 @@ def workload_fields(
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _load(text: str, file: str) -> dict[str, Any]:
+def _load(text: str, file: str) -> dict[str, object]:
     data = parse_json(text, file, "W101")
     if not isinstance(data, dict):
         message = f"a config is a JSON object, this is a {type(data).__name__}"
@@ -194,7 +194,7 @@ def _load(text: str, file: str) -> dict[str, Any]:
     return data
 
 
-def _text_part(outer: dict[str, Any], text: str, file: str) -> tuple[_Config, str, bool]:
+def _text_part(outer: dict[str, object], text: str, file: str) -> tuple[_Config, str, bool]:
     """The object that describes the language model: the config itself or its `text_config`."""
     config = _Config(outer, text, file)
     stated = outer.get("model_type")
@@ -217,7 +217,7 @@ def _text_part(outer: dict[str, Any], text: str, file: str) -> tuple[_Config, st
     raise SpecError(config.problem("W103", message, "model_type", help))
 
 
-def _hub_name(data: Mapping[str, Any]) -> str | None:
+def _hub_name(data: Mapping[str, object]) -> str | None:
     """The last part of `_name_or_path`, which exported configs carry."""
     path = data.get("_name_or_path")
     return path.rstrip("/").rsplit("/", 1)[-1] or None if isinstance(path, str) else None

@@ -25,7 +25,7 @@ from perfmodel.results.envelope import Result, __version__
 from perfmodel.specs.job import Job
 from perfmodel.specs.policies import Gate, Rule
 
-Predict = Callable[[Job], Mapping[str, Any]]
+Predict = Callable[[Job], Mapping[str, object]]
 NO_BASELINE = "no baseline yet: perfmodel check --update-baseline writes one"
 
 
@@ -134,11 +134,11 @@ def _memory(given: Mapping[str, Any]) -> float | None:
 
 def _causes(
     name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry, predict: Predict
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     if old.inputs == new.inputs and old.result == new.result:
         return []
 
-    def again(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def again(given: Mapping[str, object]) -> Mapping[str, object]:
         # Rounded like the lock, so that what did not change is seen not to have changed.
         return baseline.summary(predict(inputs.restore(given)))
 
@@ -147,7 +147,7 @@ def _causes(
     return [effect.mapping(name) for effect in told]
 
 
-def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, Any]:
+def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, object]:
     policy, value = decided.policy, decided.value
     # A problem at the start of the expression carries the position that every format shows.
     place = rule.problem("P000", "")

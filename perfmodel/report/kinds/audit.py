@@ -54,7 +54,7 @@ def tables(envelope: Envelope) -> list[Table]:
     return [*found, *_points(result), *common.assumptions(result), *common.limits(result)]
 
 
-def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]:
+def _cells(rows: list[dict[str, object]], columns: list[Column]) -> list[list[str]]:
     return [
         [str(row.get(column.key) if row.get(column.key) is not None else "") for column in columns]
         for row in rows
@@ -102,7 +102,7 @@ def notes(envelope: Envelope) -> list[str]:
     )
 
 
-def findings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def findings(result: Mapping[str, object]) -> list[dict[str, object]]:
     """Findings with the gravest first; the audit's order within a severity."""
     rows = mappings(result.get("findings"))
     return sorted(rows, key=lambda row: _WEIGHT.get(str(row.get("severity")), 3))

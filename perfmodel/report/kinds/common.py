@@ -27,7 +27,7 @@ KNEE_RULES = {
 }
 
 
-def name_of(value: Any) -> str:
+def name_of(value: object) -> str:
     """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""
     if isinstance(value, Mapping):
         for key in ("name", "title", "file", "path", "vendor"):
@@ -49,7 +49,7 @@ def subject(envelope: Envelope) -> str:
     return text or name_of(job) or name_of(inputs)
 
 
-def setting(envelope: Envelope, key: str) -> Any:
+def setting(envelope: Envelope, key: str) -> object:
     """A setting from the result, the inputs or the job, whichever has it."""
     inputs = inputs_of(envelope)
     job = inputs.get("job")
@@ -104,7 +104,7 @@ def layout_text(layout: Any) -> str:
     return layout_words(layout) if isinstance(layout, Mapping) else str(layout or "")
 
 
-def assumptions(result: Mapping[str, Any]) -> list[Table]:
+def assumptions(result: Mapping[str, object]) -> list[Table]:
     """What the result rests on: value, confidence, source and date of each input."""
     rests = result.get("rests_on")
     if not isinstance(rests, Mapping) or not rests:
@@ -181,7 +181,7 @@ def ladder(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Marginal ladder", columns, rows, role="breakdown")]
 
 
-def limits(result: Mapping[str, Any]) -> list[Table]:
+def limits(result: Mapping[str, object]) -> list[Table]:
     """What is not modelled, and which way leaving it out biases the answer."""
     rows = mappings(result.get("not_modelled"))
     if not rows:
@@ -228,7 +228,7 @@ def boundaries(result: Mapping[str, Any]) -> list[Mark]:
     return marks
 
 
-def notes_of(result: Mapping[str, Any]) -> list[str]:
+def notes_of(result: Mapping[str, object]) -> list[str]:
     """The result's own notes and warnings."""
     found = []
     for key in ("notes", "warnings"):

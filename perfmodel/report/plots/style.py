@@ -27,7 +27,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MOST_K_TICKS = 12
 HATCHES = ("", "", "//", "", "..", "", "xx", "\\\\")
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[str, object] = {
     "font.family": "DejaVu Sans",
     "font.size": 13,
     "axes.titlesize": 15,
