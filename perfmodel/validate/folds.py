@@ -53,7 +53,9 @@ class Folds:
     def beliefs(self, shipped: Beliefs, scheme: str, fold: int) -> Beliefs:
         """The shipped beliefs with the shifts of one fold, and bands that were learnt without it."""
         row = self.values[scheme][fold]
-        shifts = {
+        # What is newer than the folds was in no fit: it is what the shipped beliefs have of it.
+        shifts = {name: value for name, value in shipped.values.items() if shipped.counts.get(name) == 0}
+        shifts |= {
             name: float(value) for name, value in zip(self.names, row, strict=True) if np.isfinite(value)
         }
         if scheme not in self.bands:
