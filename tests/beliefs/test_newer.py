@@ -29,13 +29,17 @@ def features() -> dict[str, str]:
 def setup() -> Setup:
     catalog = Catalog.default()
     k = np.array([8.0, 64.0])
-    return Setup(catalog.get("workloads", "bert-large"), catalog.cluster("dgx-a100"), "bf16", k, np.full(2, 512.0))
+    return Setup(
+        catalog.get("workloads", "bert-large"), catalog.cluster("dgx-a100"), "bf16", k, np.full(2, 512.0)
+    )
 
 
 def check(beliefs: Beliefs) -> None:
     index = NAMES.index(NEWER)
     belief = beliefs.belief(features())
-    assert belief.median[index] == pytest.approx(np.log(MEDIANS[NEWER]), abs=1.0)  # and what is known of its levels
+    assert belief.median[index] == pytest.approx(
+        np.log(MEDIANS[NEWER]), abs=1.0
+    )  # and what is known of its levels
     assert belief.spread[index] == pytest.approx(SPREADS[NEWER])
     assert belief.basis[NEWER] == "assumed"
     assert np.isfinite(curve(setup(), beliefs, draws=4).time_s).all()
@@ -52,7 +56,10 @@ def test_so_has_one_that_is_newer_than_the_folds() -> None:
     folds = shipped_folds()
     kept = [i for i, name in enumerate(folds.names) if name[0] != NEWER]
     older = Folds(
-        tuple(folds.names[i] for i in kept), folds.keys, {s: v[:, kept] for s, v in folds.values.items()}, folds.bands
+        tuple(folds.names[i] for i in kept),
+        folds.keys,
+        {s: v[:, kept] for s, v in folds.values.items()},
+        folds.bands,
     )
     check(older.beliefs(from_mapping(without()), "group", 0))
 

@@ -111,3 +111,17 @@ def test_a_searched_layout_fits_by_the_whole_count() -> None:
     found = memory(job.operations, job.machine, search(job).allowed).total
     assert (needed > job.machine.memory_bytes).all()
     assert (found <= room(job.machine, job.headroom)).all()
+
+
+def test_where_nothing_fits_the_layout_of_least_memory_is_shown():
+    """Of every way of sharding and recomputing, at degrees that are left open."""
+    job = setup("llama3-8b", "dgx-1v", k=(1,))
+    _, logs = centre(job, shipped_beliefs())
+    shown, refusals = choose(job, logs)
+    assert refusals.tolist() == [Refusal.MEMORY]
+    needed = float(memory(job.operations, job.machine, shown).total[0])
+    for sharding in ("ddp", "zero1", "zero2", "fsdp"):
+        for recompute in ("none", "full"):
+            layout = Layout(sharding=sharding, recompute=recompute, micro_batch=1)
+            other, _ = choose(setup("llama3-8b", "dgx-1v", k=(1,), layout=layout), logs)
+            assert needed <= float(memory(job.operations, job.machine, other).total[0]) * (1 + 1e-9)

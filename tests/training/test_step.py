@@ -444,3 +444,21 @@ def test_tensor_parallel_calls_that_are_known_to_hide_do_not_show(recompute, hid
         "tensor_parallel"
     ]
     assert float(stated) == pytest.approx(float(believed) * calls)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"loader_bytes_per_s": 1e7}, {"storage_bytes_per_s": 1e8}, {"loader_bytes_per_s": 1e7, "storage_bytes_per_s": 3e7}],
+)  # fmt: skip
+def test_a_declared_rate_of_the_input_bounds_the_step_by_itself(declared):
+    """Every host loads its own share; storage is one for all."""
+    layout = at(16.0, batch=2048.0, declared=declared)
+    total = float(RESNET.input_bytes) * 2048.0
+    slowest = max(
+        total / 2 / declared.get("loader_bytes_per_s", np.inf),
+        total / declared.get("storage_bytes_per_s", np.inf),
+    )
+    found = step(RESNET, A100, layout, textbook())
+    without = step(RESNET, A100, at(16.0, batch=2048.0), textbook())
+    assert slowest > 20 * float(without.time_s)
+    assert float(found.time_s) == pytest.approx(slowest, rel=0.01)
