@@ -86,7 +86,7 @@ def calibrate(
             help="give --timings, --nccl, --trace, --ranks or --power",
         )
     if not nccl and (nccl_ranks is not None or nccl_op is not None):
-        raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
+        raise UsageError("--nccl-ranks and --nccl-op describe a log: give it with --nccl", code="U016")
     found = flags.job(job)
     from perfmodel.calibrate.run import calibrate_job
     from perfmodel.readings.sweeps import OPS, canonical_op

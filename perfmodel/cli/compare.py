@@ -29,7 +29,7 @@ def compare(
     ] = None,
     *,
     at: Annotated[
-        int | None, typer.Option("--at", min=1, help="K whose difference is told by cause.")
+        int | None, typer.Option("--at", min=1, help="K whose difference is broken down by cause.")
     ] = None,
     flags: JobFlags,
     to: ResultFlags,

@@ -106,7 +106,7 @@ DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest 
 BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")
+    Format | None, typer.Option("--format", help="Default: table, or by the suffix of --output.")
 ]
 OutputOption = Annotated[
     Path | None,

@@ -69,7 +69,7 @@ def validate(
     if data is not None and (refit or leave_out is not None):
         option = "--refit" if refit else "--leave-out"
         raise UsageError(
-            f"{option} speaks of the shipped corpus, --data of another",
+            f"{option} applies to the shipped corpus, and --data names another",
             code="U016",
             help=f"leave {option} out: another folder is predicted with the shipped beliefs as they are",
         )

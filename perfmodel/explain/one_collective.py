@@ -345,7 +345,7 @@ def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dic
         "bytes": m.message_bytes,
         "ranks": m.ranks,
         "nodes": m.nodes,
-        "algorithm": m.algorithm or "not said",
+        "algorithm": m.algorithm or "not stated",
         "measured_s": m.time_s,
         "predicted_s": float(found),
         "predicted_over_measured": float(found) / m.time_s,

@@ -63,7 +63,7 @@ class Finisher:
         self._algorithms()
         if spec.jitter is not None and spec.jitter.samples and len(spec.jitter.samples) < k[-1]:
             self.notes.append(
-                f"jitter: {len(spec.jitter.samples)} samples say nothing of the slowest of {k[-1]}: the wait stops growing at "
+                f"jitter: {len(spec.jitter.samples)} samples are too few for the slowest of {k[-1]}: the wait stops growing at "
                 "the longest of them; declare a family for the tail"
             )
         cluster, network = completed(spec.cluster, self.catalog)
@@ -119,7 +119,7 @@ class Finisher:
         usual: Framework = (
             "megatron_core" if self.spec.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
         )
-        self.notes.append(f"framework {usual} is a default: nobody gave one, and others may be far slower")
+        self.notes.append(f"framework {usual} is a default: none was stated, and others may be far slower")
         return usual
 
     def _stack(self) -> GradientType | None:
@@ -166,7 +166,7 @@ class Finisher:
                 f"share weights at K = {uneven[0] * layout.tp * layout.pp}; give a shard_group"
             )
             return layout
-        self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
+        self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: none was stated")
         return layout.model_copy(update={"shard_group": in_node})
 
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
@@ -233,7 +233,7 @@ class Finisher:
             if spec.global_batch is None:
                 batch = max(1, DEFAULT_TOKENS // (seq_len or 1)) if in_tokens else DEFAULT_SAMPLES
                 self.notes.append(
-                    f"global_batch {batch} {spec.workload.sample}s is a default: nobody gave one"
+                    f"global_batch {batch} {spec.workload.sample}s is a default: none was stated"
                 )
                 return batch, None
             return spec.global_batch, None
@@ -243,7 +243,7 @@ class Finisher:
                 if in_tokens
                 else DEFAULT_SAMPLES_PER_ACCELERATOR
             )
-            self.notes.append(f"batch_per_accelerator {each} is a default: nobody gave one")
+            self.notes.append(f"batch_per_accelerator {each} is a default: none was stated")
             return None, each
         return None, spec.batch_per_accelerator
 

@@ -134,7 +134,7 @@ class Link(Record):
     )
     in_network_reduction: bool = Field(False, description="Whether the switches add up values on the way.")
     topology: NodeTopology | None = Field(
-        None, description="How it joins the accelerators of a node that does not say itself."
+        None, description="How it joins the accelerators of a node that states no topology."
     )
 
 

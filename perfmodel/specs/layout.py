@@ -76,7 +76,7 @@ class Layout(SpecModel):
     )
     vpp: Degree | None = Field(
         None,
-        description="Virtual pipeline stages per device (interleaving); in a pipeline of which nobody says, a belief: as "
+        description="Virtual pipeline stages per device (interleaving); where a pipeline states none, a belief: as "
         "many as its kind of software mostly runs.",
     )
     micro_batch: Degree | None = Field(

@@ -97,7 +97,7 @@ class Length:
         if not params:
             self.refuse(
                 "tokens_per_parameter",
-                f"nobody says how many parameters {spec.workload.name} has",
+                f"it is not stated how many parameters {spec.workload.name} has",
                 "--set workload.params=... states them, or write tokens",
                 "S004",
             )

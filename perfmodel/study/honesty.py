@@ -309,7 +309,7 @@ def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, object]]:
             if has_batch
             else "work of a run stated"
             if e.options.work is not None
-            else "no global_batch column, no --work: nobody can tell that the work was the same",
+            else "no global_batch column, no --work: it cannot be checked that the work was the same",
         ),
         (
             "warm-up and set-up excluded",

@@ -368,7 +368,7 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
         note = f"By AICc the data single out {choice['chosen']}."
     elif choice.get("rivals"):
         best = mappings(choice.get("candidates"))[0].get("law")
-        note = f"No law is chosen: the data do not tell {best} from {', '.join(choice['rivals'])}."
+        note = f"No law is chosen: the data do not separate {best} from {', '.join(choice['rivals'])}."
     else:
         note = "No law is chosen: too few points to test them all."
     columns = [Column("law", "", 0), Column("fitted", "", 0), Column("so that", "", 0)]
