@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.beliefs.extrapolation import GROUNDS, Asked, LawTrust, Seen, laws_at, line, need_of_laws
+from perfmodel.beliefs.extrapolation import (
+    CHANCE,
+    GROUNDS,
+    Asked,
+    LawTrust,
+    Seen,
+    _per_step,
+    laws_at,
+    line,
+    need_of_laws,
+)
 
 TRUST = LawTrust(
     crossing=0.2,
@@ -58,3 +68,15 @@ def test_a_model_that_knew_the_shape_needs_no_laws() -> None:
     assert need_of_laws(np.array([0.2, -0.2]), np.array([1.0, 8.0])) > 0.99
     assert need_of_laws(np.array([0.2, 0.2]), np.array([8.0, 8.0])) > 0.99  # one K: the level is all there is
     assert need_of_laws(np.zeros(0), np.zeros(0)) == 1.0
+
+
+def test_a_smaller_batch_takes_longer_by_what_a_step_costs_whatever_its_size() -> None:
+    """tau = 1 + 2 / n: measured at n = 4 and 2, asked at 1; drawn towards the last by the share that is no chance."""
+    seen = Seen(np.array([8.0, 16.0]), np.array([1.5, 2.0]), np.array([4.0, 2.0]))
+    d = np.log(2.0 / 1.5)
+    share = d**2 / (d**2 + CHANCE**2)
+    assert _per_step(seen, np.array([1.0]), 2.0) == pytest.approx([2.0 + share * (3.0 - 2.0)])
+    same = Seen(seen.k, seen.tau, np.ones(2))
+    assert _per_step(same, np.array([0.5]), 2.0).tolist() == [2.0]
+    falling = Seen(seen.k, np.array([2.0, 1.5]), seen.batch)  # a line that falls is none: it stays level
+    assert _per_step(falling, np.array([1.0]), 1.5) == pytest.approx(_per_step(falling, np.array([0.1]), 1.5))

@@ -173,3 +173,29 @@ def test_one_replica_sends_nothing() -> None:
     at = laid(8.0, tp=8)
     assert float(data_parallel(OPS, at, links(at)).gradients) == 0.0
     assert calls == []
+
+
+def test_context_ranks_share_the_gradients_of_a_replica() -> None:
+    sent(Sharding.DDP, cp=2, tp=2)
+    assert calls[0] == ("all_reduce", 2 * float(local_parameters(OPS, laid(16.0, tp=2))[0]), 8.0, 2.0)
+
+
+def test_heads_enough_for_every_rank_are_not_copied() -> None:
+    for tp in (1, 2, 8, 16):
+        dense, _ = local_parameters(OPS, laid(16.0, tp=tp))
+        assert float(dense) == pytest.approx(N / tp)
+
+
+def test_a_parameter_server_moves_gradients_and_weights_over_every_host() -> None:
+    c, machine = textbook(), node()
+    moved, per_host = 4 * N, 4 * N * 8
+    host = per_host / (float(machine.host_link_bytes_per_s) * 2 * float(c.server))
+    one, _ = sent(Sharding.PARAMETER_SERVER)
+    network = moved / 2 / (float(machine.out_bytes_per_s) * 8 * float(c.out_efficiency) * float(c.server))
+    assert float(one.gradients) == pytest.approx(host + network + float(c.base_s))
+    calls.clear()
+    at = laid(8.0, sharding=float(Sharding.PARAMETER_SERVER))
+    alone = data_parallel(OPS, at, links(at))
+    assert float(alone.gradients) == pytest.approx(
+        host + float(c.base_s)
+    )  # one node: nothing crosses the network

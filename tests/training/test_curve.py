@@ -18,6 +18,7 @@ from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout, layout_words
 from perfmodel.training.curve import (
     Curve,
+    _joined,
     _unmeasured,
     _without_foreign_times,
     centre,
@@ -273,3 +274,28 @@ def test_step_times_of_another_job_move_coefficients_and_are_no_points_of_this_o
     assert kept.mean[: len(NAMES)] == pytest.approx(beliefs.calibration.mean[: len(NAMES)])
     assert (kept.mean[len(NAMES) :] == 0.0).all()
     assert kept.covariance == pytest.approx(effect_covariance(shipped_beliefs(), belief))
+
+
+def test_where_a_model_is_doubted_the_laws_give_the_time():
+    """Accelerator-time per token is what laws extrapolate: at a measured K the measurement stands."""
+    made = setup(k=(8, 16))
+    tokens = float(made.operations.tokens)
+    known = replace(
+        calibrated(made, timed=True).calibration, k=made.k, tau=np.array([1e-4, 1.1e-4]), batch=512.0 / made.k
+    )
+    joined = _joined(made, shipped_beliefs(), known, np.log(np.array([50.0, 50.0])), np.array([1e3, 1e3]))
+    measured = known.tau * 512.0 * tokens / made.k
+    assert np.exp(joined.value) == pytest.approx(measured, rel=1e-3)
+
+
+def test_what_hides_is_scaled_with_the_time():
+    made = setup(k=(8, 16, 32), layout=Layout(sharding="zero1", micro_batch=1))
+    beliefs = calibrated(made, timed=True)
+    slow = replace(
+        beliefs, calibration=replace(beliefs.calibration, tau=np.array([1.0]), batch=np.array([64.0]))
+    )
+    one = curve(made, slow, draws=0)
+    ratio = one.time_s / one.step.time_s
+    assert (ratio > 10).all()  # a second a token: far from what the model has
+    assert one.hidden_s == pytest.approx(one.step.hidden_s * ratio)
+    assert sum(one.parts.values()) == pytest.approx(one.time_s)
