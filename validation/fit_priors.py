@@ -18,9 +18,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from perfmodel.beliefs.population import shipped_beliefs, to_mapping
+from perfmodel.files import pretty_json
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.fitting import finish, fit_everything
@@ -49,10 +49,11 @@ def main() -> None:
         spreads = None if "--spreads" in sys.argv[1:] else shipped_beliefs().level_spreads
         fitted = fit_everything(resolved, spreads=spreads, meta=meta, workers=os.cpu_count() or 1, say=say)
         beliefs, folds = fitted.beliefs, fitted.folds
-    written: dict[str, Any] = {"folds.yaml": folds_to_mapping(folds), "step.yaml": to_mapping(beliefs)}
     folder = ROOT / "perfmodel" / "priors"
-    for name, content in written.items():
-        (folder / name).write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    # People read the beliefs, and what moved from fit to fit; nobody reads the folds.
+    (folder / "step.yaml").write_text(pretty_json(to_mapping(beliefs)) + "\n", encoding="utf-8")
+    packed = json.dumps(folds_to_mapping(folds), separators=(",", ":"))
+    (folder / "folds.yaml").write_text(packed + "\n", encoding="utf-8")
     say("written")
 
 
