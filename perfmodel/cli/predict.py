@@ -52,7 +52,7 @@ def predict(
     }
     found = flags.any_job(job, changed=changed)
     if isinstance(found, ServingJob):
-        refuse_for_serving(found, {"--export": export, "--timeline": timeline, "--against": against})
+        refuse_for_serving(found.name, {"--export": export, "--timeline": timeline, "--against": against})
         from perfmodel.decide.serving.prediction import predict_serving
 
         return to.emit(predict_serving(found, flags.known_serving(), seed=to.seed))

@@ -31,6 +31,7 @@ __all__ = [
     "load_any_job",
     "load_job",
     "locate",
+    "serves",
 ]
 
 # `workload: {hf: config.json}` and `{torch: "mod:fn"}`: a reader takes the target, with a file name made absolute
@@ -115,6 +116,16 @@ def job_from_tree(
 ) -> Job:
     """The training job of `any_job_from_tree`; one that serves is refused in words."""
     return _training(any_job_from_tree(tree, folder, catalog, overrides, default_name))
+
+
+def serves(path: Path | None) -> bool:
+    """Whether a file is a job that serves, by its keys alone; what is wrong with it is for its reader to say."""
+    if path is None:
+        return False
+    try:
+        return is_serving(read_file(path))
+    except SpecError:
+        return False
 
 
 def _training(job: Job | ServingJob) -> Job:

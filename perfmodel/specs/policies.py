@@ -185,7 +185,9 @@ def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job | Servin
     return _from_file(name, file, folder, catalog, {} if changes is None else changes.value)
 
 
-def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]) -> Job | ServingJob:
+def _from_file(
+    name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]
+) -> Job | ServingJob:
     path = folder / str(file.value)
     if not path.is_file():
         hint = (

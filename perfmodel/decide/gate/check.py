@@ -85,7 +85,9 @@ def check(
         ]
         if isinstance(job, ServingJob):
             service = services.Asked(job)
-            policies += [_row(name, rule, outcome(policy, service.measure(policy)), undecided) for rule, policy in own]
+            policies += [
+                _row(name, rule, outcome(policy, service.measure(policy)), undecided) for rule, policy in own
+            ]
             continue
         wanted = [policy for _, policy in own]
         extended = inputs.with_k(job, (policy.k for policy in wanted if policy.k is not None))

@@ -78,7 +78,9 @@ METRICS: dict[str, Metric] = {
             for statistic in ("mean", "p50", "p90", "p95", "p99")
         ),
         Metric("tokens_per_s", "1", "load", "output tokens a second of a service"),
-        Metric("cost_per_mtok", "USD", "load", "cost of a million output tokens; without a load: at the knee"),
+        Metric(
+            "cost_per_mtok", "USD", "load", "cost of a million output tokens; without a load: at the knee"
+        ),
         Metric("replicas", "1", "load", "replicas of a service that keep its slo: replicas(rate=200/s)"),
         Metric("max_load", "1", "load", "largest load at which a service keeps its slo"),
     )
@@ -87,7 +89,9 @@ METRICS: dict[str, Metric] = {
 SERVING: frozenset[str] = frozenset(metric.name for metric in METRICS.values() if metric.per_k == "load")
 _PER_S = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
 # A limit in the metric's own dimension, or one of these words.
-RATES = frozenset({"throughput", "tokens_per_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"})
+RATES = frozenset(
+    {"throughput", "tokens_per_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"}
+)
 PERCENT_OK = frozenset({"efficiency", "memory", "share", "mfu", "deadline_probability", "budget_probability"})
 
 
@@ -298,7 +302,11 @@ def _measure(reader: _Reader) -> _Measure:
             f"metrics: {', '.join(names)}",
         )
     if change and metric.per_k == "load":
-        reader.fail(f"no baseline holds {metric.name}: changes are of training jobs", token, f"write {_example(metric)}")
+        reader.fail(
+            f"no baseline holds {metric.name}: changes are of training jobs",
+            token,
+            f"write {_example(metric)}",
+        )
     given: dict[str, Any] = {}
     more = reader.take(",") if change else reader.take("(")
     if more and not (not change and reader.peek().text == ")"):

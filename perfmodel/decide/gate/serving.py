@@ -109,7 +109,12 @@ class Asked:
         if math.isnan(value):
             if curve.kind == "offline":
                 return Value(None, None, None, "an offline load has no latency")
-            return Value(None, None, None, f"{policy.rate_per_s:g} /s is more than the {curve.saturation_per_s * self.replicas:.3g} /s that are answered")
+            return Value(
+                None,
+                None,
+                None,
+                f"{policy.rate_per_s:g} /s is more than the {curve.saturation_per_s * self.replicas:.3g} /s that are answered",
+            )
         return Value(value, low, high)
 
     def _throughput(self, curve: LoadCurve, name: str) -> Value:
@@ -136,18 +141,30 @@ class Asked:
         if math.isnan(paid):
             return Value(None, None, None, "no price is known")
         out = self.job.serving.output_tokens.mean
-        costs = [math.inf if not load else paid / (load * out) * MILLION for load in (found.value, found.high, found.low)]
+        costs = [
+            math.inf if not load else paid / (load * out) * MILLION
+            for load in (found.value, found.high, found.low)
+        ]
         return Value(costs[0], costs[1], costs[2], "at the largest load within the slo")
 
     def _fleet(self, rate: float) -> Value:
         found = self.knee(self.open)
         if found.value is None:
             return found
-        each = [math.inf if not load else float(replicas_for(rate, load)) for load in (found.value, found.high, found.low)]
+        each = [
+            math.inf if not load else float(replicas_for(rate, load))
+            for load in (found.value, found.high, found.low)
+        ]
         return Value(each[0], each[1], each[2], found.reason)
 
 
 def _scaled(value: Value, factor: float) -> Value:
     if value.value is None:
         return value
-    return Value(value.value * factor, (value.low or 0.0) * factor, (value.high or 0.0) * factor, value.reason, at_least=value.at_least)
+    return Value(
+        value.value * factor,
+        (value.low or 0.0) * factor,
+        (value.high or 0.0) * factor,
+        value.reason,
+        at_least=value.at_least,
+    )

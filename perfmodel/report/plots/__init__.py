@@ -34,6 +34,7 @@ _MODULES = {
     "serving": "serving",
     "serving_load": "serving",
     "serving_step": "serving",
+    "serving_front": "serving",
     "roofline": "physics",
     "straggler": "physics",
     "collective": "physics",

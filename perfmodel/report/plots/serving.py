@@ -204,4 +204,56 @@ def step(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {"serving": exchange, "serving_load": over_load, "serving_step": step}
+def front(envelope: Envelope) -> Figure:
+    """What a user sees against what an accelerator makes: configurations that no other beats in both."""
+    points = mappings(result_of(envelope).get("pareto"))
+    figure, axes = style.new(
+        "Speed of a user against tokens of an accelerator",
+        "output tokens/s of a user",
+        "output tokens/s of an accelerator",
+        size=(9.0, 5.8),
+    )
+    names = list(dict.fromkeys(f"{item.get('cluster')}, {item.get('precision')}" for item in points))
+    for row, name in enumerate(names):
+        own = [item for item in points if f"{item.get('cluster')}, {item.get('precision')}" == name]
+        axes.plot(
+            [item["tokens_per_s_per_user"] for item in own],
+            [item["tokens_per_s_per_accelerator"] for item in own],
+            linestyle="none",
+            color=style.COLORS[row % len(style.COLORS)],
+            marker=style.MARKERS[row % len(style.MARKERS)],
+            label=style.plain(name),
+        )
+    x = [item["tokens_per_s_per_user"] for item in points]
+    axes.plot(
+        x,
+        [item["tokens_per_s_per_accelerator"] for item in points],
+        color=style.GREY,
+        linewidth=0.9,
+        zorder=0,
+    )
+    last = ""
+    for item in points:
+        label = kind.layout_text(mapping(item.get("layout")))
+        if label != last:
+            axes.annotate(
+                label,
+                (item["tokens_per_s_per_user"], item["tokens_per_s_per_accelerator"]),
+                xytext=(6, 6),
+                textcoords="offset points",
+                fontsize=9,
+            )
+        last = label
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles, labels, loc="best")
+    return figure
+
+
+PLOTS: dict[str, Any] = {
+    "serving": exchange,
+    "serving_load": over_load,
+    "serving_step": step,
+    "serving_front": front,
+}
