@@ -84,6 +84,8 @@ class Asked:
     def measure(self, policy: Policy) -> Value:
         """The number that a policy speaks of."""
         name = policy.metric.name
+        if not policy.is_serving:
+            return Value(None, None, None, f"{name} is of training jobs, and this job serves")
         if name == "replicas":
             return self._fleet(float(policy.rate_per_s or 0.0))
         if name == "max_load":
@@ -115,7 +117,10 @@ class Asked:
                 None,
                 f"{policy.rate_per_s:g} /s is more than the {curve.saturation_per_s * self.replicas:.3g} /s that are answered",
             )
-        return Value(value, low, high)
+        slow = (
+            "" if math.isfinite(high) else "the slow end of the band is overrun at this rate, and has no end"
+        )
+        return Value(value, low, high, slow)
 
     def _throughput(self, curve: LoadCurve, name: str) -> Value:
         value = float(np.ravel(curve.answer.throughput_out_tokens_per_s)[0]) * self.replicas
