@@ -23,7 +23,7 @@ from perfmodel.physics.serving_step import Deployment
 Array = NDArray[np.float64]
 Limits = Sequence[tuple[str, str, float]]
 
-_FULL: Final = 0.85  # share of the slots from which they are what limits
+_MUCH: Final = 0.8  # of a time: what more room leaves of it where room was scarce
 _FASTER: Final = 1.5  # of a link or a memory, as a remedy
 _MORE: Final = 4.0  # times the engine's limit, as a remedy
 
@@ -162,15 +162,10 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     )
     answer = curve.answer
     slots, fitting = float(np.ravel(answer.slots)[-1]), float(np.ravel(answer.fitting)[-1])
-    full = curve.saturation_per_s
-    asked = curve.load[index] if curve.kind == "rate" else np.inf
-    quantity = who.partition("_")[0]
+    quantity, _, statistic = who.partition("_")
     name = _said(who)
     limit = float(at.max_sequences)
-    waits = quantity != "tpot" and (
-        (curve.kind == "rate" and asked >= _FULL * full)
-        or (curve.kind == "concurrency" and curve.load[index] > slots)
-    )
+    waits = quantity != "tpot" and _waits_for_slots(curve, at, quantity, statistic, load)
 
     def made(cause: str, words: str, **changed: Any) -> Remedy:
         return Remedy(
@@ -182,13 +177,11 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
         )
 
     if waits and fitting <= limit:
-        small = service.cache_bytes <= 1.0
-        return made(
-            f"keys and values of {slots:,.0f} sequences fill the memory, and requests wait for a slot",
-            "twice the memory for keys and values (more accelerators a replica)" if small
-            else "kv_precision: fp8 halves what a sequence holds",
-            at=replace(at, cache_bytes=0.5 if small else 1.0) if not small else replace(at, cache_bytes=0.5),
-        )  # fmt: skip
+        cause = f"keys and values of {slots:,.0f} sequences fill the memory, and requests wait for a slot"
+        if service.cache_bytes > 1.0:
+            return made(cause, "kv_precision: fp8, which halves what a sequence holds", at=replace(at, cache_bytes=1.0))
+        larger = replace(machine, memory_bytes=machine.memory_bytes * 2.0)
+        return made(cause, "accelerators of twice the memory", machine=larger)
     if waits and fitting > limit:
         return made(
             f"all {limit:,.0f} slots of the engine are taken, and requests wait for one",
@@ -227,6 +220,17 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     }.get(part, part)
     return made(f"{what} is {share * 100:.0f} % of a step: memory bandwidth", "1.5 times the memory bandwidth (or a wider tp)",
                 machine=replace(machine, memory_bytes_per_s=machine.memory_bytes_per_s * _FASTER))  # fmt: skip
+
+
+def _waits_for_slots(curve: LoadCurve, at: Deployment, quantity: str, statistic: str, load: float) -> bool:
+    """Whether a time would be much shorter at the knee with memory and slots in plenty."""
+    service = curve.service
+    machine = replace(service.machine, memory_bytes=service.machine.memory_bytes * _MORE)
+    roomy = replace(at, max_sequences=np.asarray(at.max_sequences) * _MORE)
+    there = np.array([load if np.isfinite(load) else curve.load[0]])
+    _, now = latencies(service, at, curve.kind, there)
+    _, then = latencies(service, roomy, curve.kind, there, machine=machine)
+    return bool(then[quantity][statistic][0] < _MUCH * now[quantity][statistic][0])
 
 
 def _grown(curve: LoadCurve, index: int) -> tuple[str, float]:
