@@ -77,6 +77,7 @@ def _empty(cause: str) -> dict[str, Any]:
         "load": None,
         "low": None,
         "high": None,
+        "objective": None,
         "cause": cause,
         "remedy": None,
         "load_after_remedy": None,
