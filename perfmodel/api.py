@@ -273,6 +273,12 @@ def audit(
     from perfmodel.specs.claims import load_claim
 
     known = Catalog.default(specs)
+    if _serves(claim, {}):
+        from perfmodel.decide.audit.service import audit_service
+        from perfmodel.specs.serving_claims import load_service_claim
+
+        _refuse_beliefs(beliefs)
+        return audit_service(load_service_claim(claim, catalog=known), seed=seed, catalog=known)
     return run(load_claim(claim, catalog=known), beliefs=_known(beliefs), goal=goal, seed=seed, catalog=known)
 
 

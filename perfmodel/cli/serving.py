@@ -12,6 +12,8 @@ from perfmodel.errors import EXIT_FAILED, EXIT_OK, SpecError, UsageError, gather
 
 if TYPE_CHECKING:
     from perfmodel.cli.groups import JobFlags, ResultFlags
+    from perfmodel.results.envelope import Result
+    from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.serving import ServingJob
 
 
@@ -50,6 +52,21 @@ def plan_service(
     result, met = plan_serving(jobs, wanted, flags.known_serving())
     to.emit(result)
     return EXIT_OK if met else EXIT_FAILED
+
+
+def audit_of_service(claim: Path, beliefs: Path | None, seed: int, catalog: Catalog) -> Result:
+    """`perfmodel audit` of a claimed rate of tokens."""
+    from perfmodel.decide.audit.service import audit_service
+    from perfmodel.specs.serving_claims import load_service_claim
+
+    known = None
+    if beliefs is not None:
+        from perfmodel.serving.stored import read_serving_beliefs
+
+        known = read_serving_beliefs(beliefs)
+    return audit_service(
+        load_service_claim(claim, catalog=catalog), beliefs=known, seed=seed, catalog=catalog
+    )
 
 
 def _per_hour(budget: str | None) -> float | None:

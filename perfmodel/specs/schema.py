@@ -18,6 +18,7 @@ from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.job import JobFile
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.policies import PolicyFile
+from perfmodel.specs.serving_claims import ServiceClaim
 from perfmodel.specs.workload import Workload
 
 MODELS: dict[str, type[BaseModel]] = {
@@ -32,6 +33,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "grids": Grid,
     "job": JobFile,
     "claim": Claim,
+    "service-claim": ServiceClaim,
     "policies": PolicyFile,
 }
 _CATALOGUE = {"Accelerator", "Link", "Node", "Cluster", "Workload", "Offer", "Grid"}
@@ -40,6 +42,7 @@ _REFERENCE_KEYS: dict[str, set[str]] = {
     "Cluster": set(REFERENCES["clusters"]),
     "JobFile": {"workload", "cluster", "grid"},
     "Claim": {"workload", "cluster", "accelerator"},
+    "ServiceClaim": {"workload", "cluster", "accelerator"},
 }
 _READ_FROM = {
     "file": {"type": "string", "description": "A YAML file, relative to this one."},

@@ -90,6 +90,7 @@ def _moved(resolved: Resolution) -> Tree:
             message = f"{key} is given twice: here and in serving.{key}"
             resolved.problems.append(item.mark.problem("S010", message, "keep that of serving"))
         block = block.with_item(key, item)  # a flag wins over the file
+        block.keys[key] = item.mark
     return tree if block is None else tree.with_item(KEY, block)
 
 

@@ -180,7 +180,11 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     if waits and fitting <= limit:
         cause = f"keys and values of {slots:,.0f} sequences fill the memory, and requests wait for a slot"
         if service.cache_bytes > 1.0:
-            return made(cause, "kv_precision: fp8, which halves what a sequence holds", at=replace(at, cache_bytes=1.0))
+            return made(
+                cause,
+                "kv_precision: fp8, which halves what a sequence holds",
+                at=replace(at, cache_bytes=1.0),
+            )
         larger = replace(machine, memory_bytes=machine.memory_bytes * 2.0)
         return made(cause, "accelerators of twice the memory", machine=larger)
     if waits and fitting > limit:
