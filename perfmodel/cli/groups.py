@@ -92,6 +92,16 @@ class JobFlags:
         overrides = self.overrides() | dict(changed)
         return load_any_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()))
 
+    def service(self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> ServingJob:
+        """The same of a job that serves."""
+        from perfmodel.errors import UsageError
+        from perfmodel.specs.serving import ServingJob
+
+        found = self.any_job(path, changed)
+        if not isinstance(found, ServingJob):
+            raise UsageError(f"{found.name} serves no requests", code="U002")
+        return found
+
     def overrides(self) -> dict[str, Any]:
         """What the flags say, by dotted path."""
         said: dict[str, Any] = {

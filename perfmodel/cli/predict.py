@@ -17,7 +17,6 @@ from perfmodel.cli.timelines import (
     measured_steps,
     write_timeline,
 )
-from perfmodel.specs.serving import ServingJob
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +49,8 @@ def predict(
         for name, text in (("deadline", deadline), ("budget", budget))
         if text
     }
+    from perfmodel.specs.serving import ServingJob
+
     found = flags.any_job(job, changed=changed)
     if isinstance(found, ServingJob):
         refuse_for_serving(found.name, {"--export": export, "--timeline": timeline, "--against": against})

@@ -86,13 +86,7 @@ def _per_hour(budget: str | None) -> float | None:
 
 
 def _service(path: Path | None, flags: JobFlags, cluster: str | None) -> ServingJob:
-    from perfmodel.specs.serving import ServingJob
-
-    changed = {"cluster": told_by("--clusters", cluster)} if cluster else {}
-    found = flags.any_job(path, changed=changed)
-    if not isinstance(found, ServingJob):
-        raise UsageError(f"{found.name} serves no requests", code="U002")
-    return found
+    return flags.service(path, {"cluster": told_by("--clusters", cluster)} if cluster else {})
 
 
 def _everywhere(path: Path | None, flags: JobFlags) -> list[ServingJob]:
