@@ -152,10 +152,16 @@ def explain(
     seed: int = 0,
     specs: Sequence[str | Path] = (),
     **keys: object,
-) -> Explanation:
+) -> Explanation | Result:
     """Every term of the step at one K: formula, inputs, their sources, share and sensitivity."""
     from perfmodel.explain.explanation import explain as run
 
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.explain.service import explain_service
+
+        _refuse_beliefs(beliefs)
+        return explain_service(service, seed=seed)
     found = load_job(job, specs=specs, **keys)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add k={found.k[-1]}")
@@ -175,6 +181,13 @@ def compare(
     """Two jobs side by side, and the difference by changed input. Without `b`, the second is `a` with `keys`."""
     from perfmodel.explain.comparison import compare as run
 
+    left = load_service(a, specs=specs, **({} if b is None else keys))
+    right = load_service(a if b is None else b, specs=specs, **keys)
+    if left is not None and right is not None:
+        from perfmodel.explain.service_comparison import compare_services
+
+        _refuse_beliefs(beliefs)
+        return compare_services(left, right, seed=seed)
     first, second = gathered(
         [
             partial(load_job, a, specs=specs, **({} if b is None else keys)),

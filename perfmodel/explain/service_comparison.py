@@ -55,6 +55,7 @@ def compare_services(
                 **{name: math.exp(value) for name, value in rest.items()},
             }
         )
+    layouts = (a.serving.layout, b.serving.layout)
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (before)", f"{b.name} (after)")
     ratio = {name: math.exp(_log(measured[1][name], measured[0][name])) for name in METRICS}
     return Result(

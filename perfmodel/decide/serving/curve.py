@@ -33,7 +33,7 @@ QUANTITIES: Final = ("ttft", "tpot", "e2e")
 _STEP: Final = 0.05  # of a logarithm, in which a slope is taken
 _TAILS: Final = ("p90", "p95", "p99")
 #: Shares of the saturation rate at which a curve is read where nobody says at what.
-USUAL_SHARES: Final = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+USUAL_SHARES: Final = np.array([0.05, 0.2, 0.4, 0.6, 0.75, 0.9])
 _LINEAR: Final = 0.7  # of the saturation rate, up to which slopes are taken
 _GRID: Final = 16  # loads between which a knee is looked for
 

@@ -24,6 +24,7 @@ from perfmodel.report.model import (
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 LOADS = {"rate": "requests/s", "concurrency": "requests in flight", "offline": "requests"}
 _LOAD_KEYS = {"rate": "rate_per_s", "concurrency": "concurrency", "offline": "requests"}
+_ROWS = 4  # loads whose parts are shown; all of them are in the JSON
 _LEAST = 1e-3  # of a step: a smaller part has no column
 
 
@@ -242,10 +243,15 @@ def _parts(result: dict[str, Any]) -> list[Table]:
     kind = str(result.get("load_kind"))
     columns = [Column(LOADS.get(kind, "load"), "", 0), Column("step", "s", 0, "step_s")]
     columns += [Column(name.replace("_", " "), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
+    known = [i for i in range(len(loads)) if steps[i] is not None]
+    some = (
+        [known[round(place * (len(known) - 1) / (_ROWS - 1))] for place in range(_ROWS)]
+        if len(known) > _ROWS
+        else known
+    )
     rows: list[list[Cell]] = [
         [as_cell(loads[i]), as_cell(steps[i]), *(as_cell(values[i]) for values in shown.values())]
-        for i in range(len(loads))
-        if steps[i] is not None
+        for i in some
     ]
     return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
 
