@@ -21,11 +21,14 @@ from perfmodel.explain.explanation import Explanation
 from perfmodel.results.envelope import Result, __version__, plain
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
+from perfmodel.specs.jobs import load_any_job as _load_any
 from perfmodel.specs.jobs import load_job as _load
+from perfmodel.specs.jobs import serves
+from perfmodel.specs.serving import ServingJob
 from perfmodel.study.options import StudyOptions
 from perfmodel.units import UnitError, parse
 
-JobLike = Job | str | Path | Mapping[str, object]
+JobLike = Job | ServingJob | str | Path | Mapping[str, object]
 BeliefsLike = Beliefs | Result | str | Path
 Files = str | Path | Sequence[str | Path]
 
@@ -45,6 +48,7 @@ __all__ = [
     "compare",
     "explain",
     "load_job",
+    "load_service",
     "plan",
     "predict",
     "study",
@@ -58,15 +62,47 @@ def load_job(job: JobLike | None = None, *, specs: Sequence[str | Path] = (), **
     >>> load_job(workload="llama3-8b", cluster="dgx-h100", k="8..32").k
     (8, 16, 32)
     """
+    if isinstance(job, ServingJob):
+        raise UsageError(
+            f"{job.name} serves requests: of a service, predict, plan and check are answered", code="U002"
+        )
     if not isinstance(job, Job):
         return _load(job, overrides=keys, extra_dirs=specs)
+    _refuse_more(keys, specs)
+    return job
+
+
+def load_service(
+    job: JobLike | None = None, *, specs: Sequence[str | Path] = (), **keys: object
+) -> ServingJob | None:
+    """The job of `load_job` where it serves requests; None of a training job.
+
+    >>> chat = {"workload": "llama3-8b", "cluster": "dgx-h100", "serving": {"input_tokens": 512, "output_tokens": 128}}
+    >>> load_service(chat).serving.output_tokens.mean
+    128.0
+    """
+    if isinstance(job, (Job, ServingJob)):
+        _refuse_more(keys, specs)
+        return job if isinstance(job, ServingJob) else None
+    if not _serves(job, keys):
+        return None
+    found = _load_any(job, overrides=keys, extra_dirs=specs)
+    return found if isinstance(found, ServingJob) else None
+
+
+def _serves(job: str | Path | Mapping[str, object] | None, keys: Mapping[str, object]) -> bool:
+    if any(key.partition(".")[0] == "serving" for key in keys):
+        return True
+    return "serving" in job if isinstance(job, Mapping) else serves(None if job is None else Path(job))
+
+
+def _refuse_more(keys: Mapping[str, object], specs: Sequence[str | Path]) -> None:
     if keys or specs:
         raise UsageError(
             f"a loaded job takes no more keys: {', '.join(keys) or 'specs'}",
             code="U002",
             help="give them where it is loaded: Job.from_yaml(path, k=64)",
         )
-    return job
 
 
 def catalog(*folders: str | Path) -> Catalog:
@@ -87,8 +123,10 @@ def predict(
     seed: int = 0,
     specs: Sequence[str | Path] = (),
     **keys: object,
-) -> Prediction:
+) -> Prediction | Result:
     """T(K), speedup and efficiency with 90 % bands, the knee and its cause, p*, cost, energy and carbon.
+
+    Of a job that serves: the load curve with bands, the knee, the fleet and the price of a token.
 
     >>> found = predict(workload="llama3-8b", cluster="dgx-h100", k="64..128:64", draws=0)
     >>> found["k"].tolist(), found["time_s"].shape
@@ -96,6 +134,12 @@ def predict(
     """
     from perfmodel.decide.prediction import predict as run
 
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.decide.serving.prediction import predict_serving
+
+        _refuse_beliefs(beliefs)
+        return predict_serving(service, seed=seed)
     return run(
         load_job(job, specs=specs, **keys), _known(beliefs), draws=draws, seed=seed, threshold=threshold
     )
@@ -108,10 +152,16 @@ def explain(
     seed: int = 0,
     specs: Sequence[str | Path] = (),
     **keys: object,
-) -> Explanation:
+) -> Explanation | Result:
     """Every term of the step at one K: formula, inputs, their sources, share and sensitivity."""
     from perfmodel.explain.explanation import explain as run
 
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.explain.service import explain_service
+
+        _refuse_beliefs(beliefs)
+        return explain_service(service, seed=seed)
     found = load_job(job, specs=specs, **keys)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add k={found.k[-1]}")
@@ -131,6 +181,13 @@ def compare(
     """Two jobs side by side, and the difference by changed input. Without `b`, the second is `a` with `keys`."""
     from perfmodel.explain.comparison import compare as run
 
+    left = load_service(a, specs=specs, **({} if b is None else keys))
+    right = load_service(a if b is None else b, specs=specs, **keys)
+    if left is not None and right is not None:
+        from perfmodel.explain.service_comparison import compare_services
+
+        _refuse_beliefs(beliefs)
+        return compare_services(left, right, seed=seed)
     first, second = gathered(
         [
             partial(load_job, a, specs=specs, **({} if b is None else keys)),
@@ -158,6 +215,15 @@ def plan(
     from perfmodel.decide.plan.planner import Request
     from perfmodel.decide.plan.run import plan_job
 
+    if load_service(job, specs=specs, **keys) is not None:
+        from perfmodel.decide.serving.search import Wanted, plan_serving
+
+        _refuse_beliefs(beliefs)
+        each: Iterable[dict[str, object]] = [{"cluster": name} for name in clusters] or [{}]
+        services = [
+            found for one in each if (found := load_service(job, specs=specs, **(keys | one))) is not None
+        ]
+        return plan_serving(services, Wanted(keep=top, most_accelerators=max_k, seed=seed))[0]
     cheap = "deadline" in keys and "budget" not in keys
     request = Request(
         objective=objective or ("cost" if cheap else "time"),
@@ -220,6 +286,12 @@ def audit(
     from perfmodel.specs.claims import load_claim
 
     known = Catalog.default(specs)
+    if _serves(claim, {}):
+        from perfmodel.decide.audit.service import audit_service
+        from perfmodel.specs.serving_claims import load_service_claim
+
+        _refuse_beliefs(beliefs)
+        return audit_service(load_service_claim(claim, catalog=known), seed=seed, catalog=known)
     return run(load_claim(claim, catalog=known), beliefs=_known(beliefs), goal=goal, seed=seed, catalog=known)
 
 
@@ -298,6 +370,13 @@ def validate(
 
     folder = None if data is None else Path(data)
     return run(folder, scheme=leave_out, catalog=Catalog.default(specs), seed=seed)
+
+
+def _refuse_beliefs(beliefs: BeliefsLike | None) -> None:
+    if beliefs is not None:
+        raise UsageError(
+            "beliefs of training jobs say nothing of services", code="U015", help="leave beliefs out"
+        )
 
 
 def _known(beliefs: BeliefsLike | None) -> Beliefs | None:

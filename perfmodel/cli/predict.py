@@ -9,6 +9,7 @@ import typer
 from perfmodel.cli.exporting import ExportOption, check_flags, emit_export, export_prediction
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, told_by
+from perfmodel.cli.serving import refuse_for_serving
 from perfmodel.cli.timelines import (
     AgainstOption,
     TimelineOption,
@@ -48,7 +49,15 @@ def predict(
         for name, text in (("deadline", deadline), ("budget", budget))
         if text
     }
-    known, found = flags.known(), flags.job(job, changed=changed)
+    from perfmodel.specs.serving import ServingJob
+
+    found = flags.any_job(job, changed=changed)
+    if isinstance(found, ServingJob):
+        refuse_for_serving(found.name, {"--export": export, "--timeline": timeline, "--against": against})
+        from perfmodel.decide.serving.prediction import predict_serving
+
+        return to.emit(predict_serving(found, flags.known_serving(), seed=to.seed))
+    known = flags.known()
     if export is not None:
         text = export_prediction(
             export, lambda more: flags.job(job, changed=changed | dict(more)), known, to.quiet

@@ -26,6 +26,7 @@ from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.jitter import Jitter
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.precisions import Precision
+from perfmodel.specs.serving import Serving
 from perfmodel.specs.stack import FrameworkClass, GradientType, Stack
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
@@ -172,6 +173,10 @@ class JobFile(SpecModel):
     )
     slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
     stack: Stack | None = Field(None, description="Declared facts of the software stack.")
+    serving: Serving | None = Field(
+        None,
+        description="Of a job that serves requests: engine, lengths, load and objectives; no key of training goes with it.",
+    )
     algorithm: Algorithms | None = Field(
         None,
         description="Algorithm of the collectives, one word for all or a mapping by kind of exchange; auto: the library's own.",

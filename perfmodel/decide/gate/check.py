@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.decide.gate import baseline, changes, inputs
+from perfmodel.decide.gate import serving as services
 from perfmodel.decide.gate.evaluate import (
     FAIL,
     PASS,
@@ -24,6 +25,7 @@ from perfmodel.errors import Problem, SpecError
 from perfmodel.results.envelope import Result, __version__
 from perfmodel.specs.job import Job
 from perfmodel.specs.policies import Gate, Rule
+from perfmodel.specs.serving import ServingJob
 
 Predict = Callable[[Job], Mapping[str, object]]
 NO_BASELINE = "no baseline yet: perfmodel check --update-baseline writes one"
@@ -70,13 +72,23 @@ def check(
     With `accept` the new predictions become the baseline: policies on changes are measured from them.
     """
     rules = read_rules(gate)
+    services.refuse_foreign(rules, gate.jobs)
     policies: list[dict[str, Any]] = []
     moved: list[dict[str, Any]] = []
     entries: dict[str, baseline.Entry] = {}
     for name, job in gate.jobs.items():
         own = [
-            (rule, policy) for rule, policy in rules if rule.policy.jobs is None or name in rule.policy.jobs
+            (rule, policy)
+            for rule, policy in rules
+            if (rule.policy.jobs is None or name in rule.policy.jobs)
+            and policy.is_serving == isinstance(job, ServingJob)
         ]
+        if isinstance(job, ServingJob):
+            service = services.Asked(job)
+            policies += [
+                _row(name, rule, outcome(policy, service.measure(policy)), undecided) for rule, policy in own
+            ]
+            continue
         wanted = [policy for _, policy in own]
         extended = inputs.with_k(job, (policy.k for policy in wanted if policy.k is not None))
         result = predict(extended)
@@ -177,6 +189,8 @@ def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, ob
 
 def _notes(gate: Gate, lock: baseline.Lock | None, entries: Mapping[str, baseline.Entry]) -> list[str]:
     notes = [f"{name}: {note}" for name, job in gate.jobs.items() for note in job.notes]
+    if gate.jobs and not entries:  # services alone, which no baseline holds
+        return notes
     if lock is None:
         return [*notes, NO_BASELINE]
     unknown = sorted(set(entries) - set(lock.jobs))
