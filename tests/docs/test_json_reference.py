@@ -28,6 +28,7 @@ COMMANDS = {
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",
+    "diagnosis": "diagnose --config examples/slow-run.sh --log examples/slow-run.log -c dgx-h100",
     "calibration": "calibrate examples/rented-node.yaml --timings examples/rented-node.csv",
 }
 
@@ -59,6 +60,10 @@ ITEMS = {
         "`prediction.rests_on.NAME`": lambda result: [result["rests_on"]["accelerator"]],
     },
     "plan": {"`plan.candidates[]`": lambda result: result["candidates"]},
+    "diagnosis": {
+        "`diagnosis.causes[]`": lambda result: result["causes"],
+        "`diagnosis.settings[]`": lambda result: result["settings"],
+    },
     "audit": {"`audit.findings[]`": lambda result: result["findings"]},
     "check": {"`check.policies[]`": lambda result: result["policies"]},
     "comparison": {
