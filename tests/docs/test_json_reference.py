@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 COMMANDS = {
     "prediction": "predict examples/purchase.yaml",
+    "wall-time": "predict examples/purchase.yaml --k 64 --wall-time",
     "explanation": "explain examples/purchase.yaml --k 64",
     "roofline": "roofline examples/purchase.yaml",
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
