@@ -40,6 +40,7 @@ VERBS: dict[str, str] = {
     "catalog": "The hardware, workload and price catalogue.",
     "schema": "JSON Schema of a spec, for editors.",
     "report": "Render a saved result again.",
+    "mcp": "The verbs as tools for assistants, on stdio.",
     "serve": "The what-if page, on loopback.",
 }
 _MODULES = {"import": "import_"}  # a verb that is a word of Python
