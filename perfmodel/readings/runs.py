@@ -81,14 +81,14 @@ def is_table(path: Path, preset: str | None, pattern: str | None) -> bool:
     """Whether a file is a timings table already, to be read as it is."""
     if preset is not None or pattern is not None or path.is_dir():
         return False
-    kind = None if path.suffix.lower() == ".csv" and not _is_tracked(path) else detect(path)
+    kind = None if path.suffix.lower() == ".csv" and not is_log(path) else detect(path)
     return kind in (None, "timings")
 
 
-def _is_tracked(path: Path) -> bool:
-    """Whether a CSV is what a tracker of runs exports."""
+def is_log(path: Path) -> bool:
+    """Whether a CSV is no table by K but a log: what a tracker of runs exports, or the times of ranks."""
     try:
-        return detect(path) == "wandb"
+        return detect(path) in ("wandb", "rank-times")
     except SpecError:
         return False
 
