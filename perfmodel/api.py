@@ -46,6 +46,7 @@ __all__ = [
     "catalog",
     "check",
     "compare",
+    "diagnose",
     "explain",
     "load_job",
     "load_service",
@@ -271,6 +272,35 @@ def study(
     given = {"regime": regime, "work": work, "price_usd_per_s": _in_si("price", price, "USD/s")}
     said = {key: value for key, value in given.items() if value is not None}
     return study_file(paths, replace(options or StudyOptions(), **said), seed=seed)  # type: ignore[arg-type]
+
+
+def diagnose(
+    config: Files,
+    log: str | Path | None = None,
+    *,
+    traces: Files = (),
+    ranks: str | Path | None = None,
+    beliefs: BeliefsLike | None = None,
+    seed: int = 0,
+    specs: Sequence[str | Path] = (),
+    **keys: object,
+) -> Result:
+    """A run against what its configuration lets expect: `fine`, `slow` or `fast`, and causes by what they explain.
+
+    `config` is a job file or the files of a training framework; `log` what the run, or a tracker, wrote of its steps.
+    """
+    from perfmodel.diagnose.diagnosis import diagnose as run
+
+    return run(
+        _paths(config),
+        None if log is None else Path(log),
+        _paths(traces),
+        None if ranks is None else Path(ranks),
+        overrides=keys,
+        beliefs=_known(beliefs),
+        specs=[Path(folder) for folder in specs],
+        seed=seed,
+    )
 
 
 def audit(

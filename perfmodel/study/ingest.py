@@ -14,6 +14,7 @@ from perfmodel.readings import read_draws
 from perfmodel.readings.accounts import account, notes, rejections
 from perfmodel.readings.codecarbon import is_emissions, timings_csv
 from perfmodel.readings.power_draw import Draw
+from perfmodel.readings.runs import is_log
 from perfmodel.readings.runs import timings as timings_of_log
 from perfmodel.readings.source import Reading
 from perfmodel.study.table import Timings, parse_timings, read_timings
@@ -74,7 +75,7 @@ def gather(
 
 def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
     is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
-    if is_table and not Path(path).is_dir() and not _is_packed(Path(path)):
+    if is_table and not Path(path).is_dir() and not _is_packed(Path(path)) and not is_log(Path(path)):
         data = _start(Path(path))
         if is_emissions(data):
             return parse_timings(timings_csv(read_bytes(Path(path)), str(path)), str(path))

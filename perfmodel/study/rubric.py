@@ -21,6 +21,7 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
 from perfmodel.study.table import Timings
+from perfmodel.study.workers import workers_of
 
 
 def study_file(
@@ -40,7 +41,7 @@ def study_file(
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
     result = study(found.timings, options, seed=seed)
-    return replace(result, result={**result.result, **found.as_json()})
+    return replace(result, result={**result.result, "workers": workers_of(found.readings), **found.as_json()})
 
 
 def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:

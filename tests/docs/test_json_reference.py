@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 COMMANDS = {
     "prediction": "predict examples/purchase.yaml",
+    "wall-time": "predict examples/purchase.yaml --k 64 --wall-time",
     "explanation": "explain examples/purchase.yaml --k 64",
     "roofline": "roofline examples/purchase.yaml",
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
@@ -33,6 +34,7 @@ COMMANDS = {
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",
+    "diagnosis": "diagnose --config examples/slow-run.sh --log examples/slow-run.log -c dgx-h100",
     "calibration": "calibrate examples/rented-node.yaml --timings examples/rented-node.csv",
 }
 
@@ -73,6 +75,10 @@ ITEMS = {
         "`serving-plan.pareto[]`": lambda result: result["pareto"],
     },
     "plan": {"`plan.candidates[]`": lambda result: result["candidates"]},
+    "diagnosis": {
+        "`diagnosis.causes[]`": lambda result: result["causes"],
+        "`diagnosis.settings[]`": lambda result: result["settings"],
+    },
     "audit": {"`audit.findings[]`": lambda result: result["findings"]},
     "check": {"`check.policies[]`": lambda result: result["policies"]},
     "comparison": {

@@ -564,6 +564,19 @@ def injected() -> dict[str, Any]:
     return found
 
 
+def ranked() -> dict[str, Any]:
+    """A study of a run whose ranks were timed."""
+    made = study()
+    busy = [[1.0, 1.1], [1.5, 1.4], [0.9, 1.0]]
+    row = {
+        "file": "ranks.csv", "k": 3, "step_s": 1.45, "idle_share": 0.2, "slowest_rank": 1, "slowest_over_mean": 1.26,
+        "slowest_share": 1.0, "same_times": False, "steps": [4, 5], "ranks": [0, 1, 2], "busy_s": busy,
+        "idle_s": [[1.5 - a, 1.4 - b] for a, b in busy],
+    }  # fmt: skip
+    made["result"]["workers"] = [row]
+    return made
+
+
 def collective() -> dict[str, Any]:
     """Ring and tree of one group, with one measured call."""
     sizes = [10.0**i for i in range(3, 10)]
@@ -624,6 +637,7 @@ ALL = {
     "timings": timings,
     "prediction": prediction,
     "study": study,
+    "ranked": ranked,
     "plan": plan,
     "audit": audit,
     "check": check,

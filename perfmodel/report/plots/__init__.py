@@ -27,6 +27,7 @@ _MODULES = {
     "shares": "breakdown",
     "ledger": "breakdown",
     "terms": "breakdown",
+    "workers": "workers",
     "cost": "money",
     "pareto": "money",
     "tornado": "money",
