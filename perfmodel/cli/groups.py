@@ -16,6 +16,7 @@ from perfmodel.cli.options import (
     DigitsOption,
     FormatOption,
     GlobalBatchOption,
+    HeadroomOption,
     KOption,
     LayoutOption,
     NoColorOption,
@@ -56,6 +57,7 @@ class JobFlags:
     seq_len: SeqLenOption = None
     precision: PrecisionOption = None
     layout: LayoutOption = None
+    headroom: HeadroomOption = None
     beliefs: BeliefsOption = None
     set_: SetOption = None
     specs: SpecsOption = None
@@ -87,6 +89,7 @@ class JobFlags:
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
             "seq_len": self.seq_len, "precision": self.precision,
+            "headroom": self.headroom,
             "layout": None if self.layout is None else parse_layout(self.layout),
         }  # fmt: skip
         given = {key: value for key, value in said.items() if value is not None}

@@ -81,6 +81,12 @@ RegimeOption = Annotated[
 GlobalBatchOption = Annotated[
     int | None, typer.Option("--global-batch", min=1, help="Samples per optimizer step.")
 ]
+HeadroomOption = Annotated[
+    float | None,
+    typer.Option(
+        "--headroom", min=0, max=0.9, help="Share of memory that automatic layouts leave free. Default: 0.05."
+    ),
+]
 SeqLenOption = Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 PrecisionOption = Annotated[
     str | None, typer.Option("--precision", help=f"Type of the matmuls: {', '.join(PRECISIONS)}.")

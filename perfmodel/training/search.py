@@ -168,7 +168,7 @@ def _tried(
     with np.errstate(all="ignore"):
         held = memory(setup.operations, setup.machine, at, schedule=setup.schedule)
     # What is stated may have run although a rough count says no; what is searched must fit by the count.
-    need = held.least(setup.operations.is_transformer) if is_stated else held.total
+    need = held.low if is_stated else held.total
     total = np.broadcast_to(need, dims)
     stated = (setup.layout.sharding or setup.default_sharding) if setup.layout is not None else None
     goes = np.stack([_goes_with(rows, name, shape.node, stated) for name in space.sharding], axis=1)
