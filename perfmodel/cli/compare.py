@@ -46,7 +46,7 @@ def compare(
             code="U017",
             help="name B.yaml, or say what changes: --set cluster=dgx-h100",
         )
-    before = replace(flags, set_=None) if a is None else flags.unchanged()
+    before = replace(flags, set_=None) if a is None else replace(flags.unchanged(), prices=flags.prices)
     first, second = gathered([partial((before if b is None else flags).job, a), partial(flags.job, b or a)])
     from perfmodel.explain.comparison import compare as compare_jobs
 

@@ -23,6 +23,7 @@ from perfmodel.cli.options import (
     OutputOption,
     PlotOption,
     PrecisionOption,
+    PricesOption,
     QuietOption,
     RegimeOption,
     ReportOption,
@@ -60,6 +61,7 @@ class JobFlags:
     headroom: HeadroomOption = None
     beliefs: BeliefsOption = None
     set_: SetOption = None
+    prices: PricesOption = None
     specs: SpecsOption = None
 
     @property
@@ -81,7 +83,18 @@ class JobFlags:
         from perfmodel.specs.jobs import load_job
 
         overrides = self.overrides() | dict(changed)
-        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
+        return load_job(path, overrides=overrides, catalog=catalog or self.catalog())
+
+    def catalog(self) -> Catalog:
+        """The catalogue, with the user's own folders and quotes."""
+        from perfmodel.specs.catalog import Catalog
+
+        made = Catalog.default(tuple(self.specs or ()))
+        if self.prices is not None:
+            from perfmodel.specs.quotes import read_quotes
+
+            made.quotes = read_quotes(self.prices, made)
+        return made
 
     def overrides(self) -> dict[str, Any]:
         """What the flags say, by dotted path."""

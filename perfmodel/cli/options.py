@@ -108,6 +108,10 @@ SpecsOption = Annotated[
     list[Path] | None,
     typer.Option("--specs", metavar="DIR", help="Folder of your own specs; they win. Repeatable."),
 ]
+PricesOption = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Your own quotes, by node or accelerator; they win."),
+]
 DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest run: "3 day".')]
 BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
