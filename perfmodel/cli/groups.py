@@ -15,6 +15,7 @@ from perfmodel.cli.options import (
     ClusterOption,
     DigitsOption,
     FormatOption,
+    FullOption,
     GlobalBatchOption,
     HeadroomOption,
     KOption,
@@ -123,12 +124,13 @@ class ResultFlags:
     plot: PlotOption = None
     report: ReportOption = None
     digits: DigitsOption = None
+    full: FullOption = False
     quiet: QuietOption = False
     no_color: NoColorOption = False
 
     def emit(self, result: Result) -> None:
         """Write a result where the flags say."""
-        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits)
+        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits, self.full)
 
 
 def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:

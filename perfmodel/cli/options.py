@@ -138,6 +138,9 @@ DigitsOption = Annotated[
         help="Significant digits of the numbers in tables and text; CSV and JSON have all.",
     ),
 ]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Print every table and note, not the first screen alone.")
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="No table and no progress: files and the exit code only.")
 ]
@@ -221,11 +224,12 @@ def emit(
     report: Path | None = None,
     quiet: bool = False,
     digits: int | None = None,
+    full: bool = False,
 ) -> None:
     """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
     if digits is not None:
         with importlib.import_module("perfmodel.report.text").with_digits(digits):
-            emit(result, format, output, plot, report, quiet)
+            emit(result, format, output, plot, report, quiet, full=full)
         return
     chosen = _format(format, output)
     check_targets(output, plot, report)
@@ -235,7 +239,7 @@ def emit(
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
         if not quiet:
-            importlib.import_module("perfmodel.report.terminal").render(result.envelope())
+            importlib.import_module("perfmodel.report.terminal").render(result.envelope(), full=full)
     else:
         sys.stdout.write(_text(result, chosen, width=110))
     if report is not None:

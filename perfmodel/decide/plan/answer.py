@@ -80,7 +80,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
     }
     if len(found.targets) > 1:
         result["by_cluster"] = _by_cluster(found, beliefs)
-        result["notes"] += _broken_even(result["by_cluster"])
+        result["notes"] = [*_broken_even(result["by_cluster"]), *result["notes"]]
     if best:
         result["notes"] += _untried(found, best[0])
         near = near_batches(found, best[0])

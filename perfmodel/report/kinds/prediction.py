@@ -21,6 +21,7 @@ from perfmodel.report.model import (
     result_of,
 )
 
+FIRST_SCREEN = (45, ("Curve",))
 LEAST_PART = 1e-6  # of the largest: a smaller one has no column
 HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
