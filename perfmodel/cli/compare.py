@@ -50,7 +50,7 @@ def compare(
             code="U017",
             help="name B.yaml, or say what changes: --set cluster=dgx-h100",
         )
-    before = replace(flags, set_=None) if a is None else flags.unchanged()
+    before = replace(flags, set_=None) if a is None else replace(flags.unchanged(), prices=flags.prices)
     if both_serve:
         refuse_for_serving(str(a), {"--at": at})
         from perfmodel.explain.service_comparison import compare_services

@@ -15,13 +15,16 @@ from perfmodel.cli.options import (
     ClusterOption,
     DigitsOption,
     FormatOption,
+    FullOption,
     GlobalBatchOption,
+    HeadroomOption,
     KOption,
     LayoutOption,
     NoColorOption,
     OutputOption,
     PlotOption,
     PrecisionOption,
+    PricesOption,
     QuietOption,
     RegimeOption,
     ReportOption,
@@ -58,8 +61,10 @@ class JobFlags:
     seq_len: SeqLenOption = None
     precision: PrecisionOption = None
     layout: LayoutOption = None
+    headroom: HeadroomOption = None
     beliefs: BeliefsOption = None
     set_: SetOption = None
+    prices: PricesOption = None
     specs: SpecsOption = None
 
     @property
@@ -81,7 +86,18 @@ class JobFlags:
         from perfmodel.specs.jobs import load_job
 
         overrides = self.overrides() | dict(changed)
-        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
+        return load_job(path, overrides=overrides, catalog=catalog or self.catalog())
+
+    def catalog(self) -> Catalog:
+        """The catalogue, with the user's own folders and quotes."""
+        from perfmodel.specs.catalog import Catalog
+
+        made = Catalog.default(tuple(self.specs or ()))
+        if self.prices is not None:
+            from perfmodel.specs.quotes import read_quotes
+
+            made.quotes = read_quotes(self.prices, made)
+        return made
 
     def any_job(
         self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})
@@ -108,6 +124,7 @@ class JobFlags:
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
             "seq_len": self.seq_len, "precision": self.precision,
+            "headroom": self.headroom,
             "layout": None if self.layout is None else parse_layout(self.layout),
         }  # fmt: skip
         given = {key: value for key, value in said.items() if value is not None}
@@ -136,12 +153,13 @@ class ResultFlags:
     plot: PlotOption = None
     report: ReportOption = None
     digits: DigitsOption = None
+    full: FullOption = False
     quiet: QuietOption = False
     no_color: NoColorOption = False
 
     def emit(self, result: Result) -> None:
         """Write a result where the flags say."""
-        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits)
+        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits, self.full)
 
 
 def expanded(verb: Callable[..., object], without: Collection[str] = ()) -> Callable[..., object]:

@@ -106,13 +106,12 @@ def plan(
     from perfmodel.beliefs.population import shipped_beliefs
     from perfmodel.decide.plan import run
     from perfmodel.decide.plan.planner import Request
-    from perfmodel.specs.catalog import Catalog
 
     check_flags(export, to.format)
     if export is not None and (jobs is not None or sweep is not None):
         raise UsageError("--export writes one job: it goes with neither --jobs nor --sweep", code="U042")
     # One catalogue for all jobs: what it has read once it need not read again.
-    catalog = Catalog.default(tuple(flags.specs or ()))
+    catalog = flags.catalog()
     whose: dict[str, Tree] = {}
 
     def load(path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> Job:
@@ -200,16 +199,32 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
             raise UsageError(
                 "--clusters: nothing given", code="U023", help="write --clusters dgx-a100,dgx-h100, or all"
             )
-        return gathered([partial(load, {"cluster": told_by("--clusters", name)}) for name in names])
+        return gathered([partial(_moved, load, name) for name in names])
     found = []
     for name in catalog.names("clusters"):
         try:
-            found.append(load({"cluster": told_by("--clusters", name)}))
+            found.append(_moved(load, name))
         except SpecError:  # a precision, a K or a price that this cluster does not have
             continue
     if not found:
         load()  # nothing fits anywhere: the job itself is wrong, and says why
     return found
+
+
+def _moved(load: Callable[..., Job], name: str) -> Job:
+    """The job on another cluster. A price by the hour is of the job's own cluster: others have their own."""
+    from perfmodel.specs.prices import GIVEN
+
+    job = load({"cluster": told_by("--clusters", name)})
+    if GIVEN not in (job.price.note or ""):
+        return job
+    own = load()
+    if own.cluster.node.accelerator.name == job.cluster.node.accelerator.name:
+        return job
+    nothing = told_by("--clusters", None)
+    there = load({"cluster": told_by("--clusters", name), "price.per_accelerator": nothing})
+    told = f"the price that is given is of {own.cluster.name}: {name} has its own"
+    return there.model_copy(update={"notes": (*there.notes, told)})
 
 
 def _job_files(folder: Path) -> list[Path]:

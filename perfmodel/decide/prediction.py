@@ -281,6 +281,8 @@ def _memory(found: Curve) -> dict[str, Any]:
     shape = found.k.shape
     return {
         "memory_bytes": np.broadcast_to(found.memory.total, shape),
+        "memory_bytes_low": np.broadcast_to(found.memory.low, shape),
+        "memory_bytes_high": np.broadcast_to(found.memory.high, shape),
         "memory_parts_bytes": {name: np.broadcast_to(v, shape) for name, v in found.memory.parts.items()},
         "memory_limit_bytes": float(found.setup.machine.memory_bytes),
     }

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, gathered
 from perfmodel.specs.checking import Path as Loc
@@ -21,6 +21,9 @@ from perfmodel.specs.folders import ZOO, files_by_name, spec_folders
 from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 from perfmodel.specs.workload import Workload
+
+if TYPE_CHECKING:
+    from perfmodel.specs.quotes import Quote
 
 MODELS: dict[str, type[Record]] = {
     "accelerators": Accelerator,
@@ -59,6 +62,7 @@ class Catalog:
         self._trees: dict[Path, Tree] = {}
         self._models: dict[tuple[str, str], Record] = {}
         self._grids: dict[str, Tree] | None = None
+        self.quotes: tuple[Quote, ...] = ()  # a buyer's own prices, which win over those of the folders
 
     @classmethod
     def default(cls, extra_dirs: Iterable[str | Path] = ()) -> Catalog:

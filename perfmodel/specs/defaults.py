@@ -83,6 +83,7 @@ class Finisher:
             layout=layout,
             k=k,
             k_given=k_given,
+            headroom=spec.headroom,
             steps=steps,
             run_samples=run_samples,
             batch_range=self.batch_range,

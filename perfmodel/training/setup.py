@@ -157,5 +157,6 @@ def setup_of(job: Job) -> Setup:
         variation=variation(job.jitter) if job.jitter is not None else Variation(),
         declared=declared(job),
         batch_grows=job.regime == "weak",
+        headroom=HEADROOM if job.headroom is None else job.headroom,
         facts=job.stack or Stack(),
     )

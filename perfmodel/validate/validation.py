@@ -24,6 +24,7 @@ from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
 from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
 from perfmodel.validate.folds import shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.memory import PEAKS, memory_figures, read_peaks
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
@@ -75,6 +76,8 @@ def validate(
         result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
         result["families"] += family_rows(resolved, scored)
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
+    peaks = (folder or shipped_corpus()) / PEAKS
+    result["memory"] = memory_figures(read_peaks(peaks, catalog) if peaks.is_file() else [])
     result["corrected"] = [
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
@@ -112,7 +115,7 @@ def validate(
 
 def _tables_read(folder: Path) -> dict[str, dict[str, str]]:
     """Fingerprints of the tables that were read; whatever else lies in the folder is none of them."""
-    return {path.stem: fingerprint(path) for name in TABLES if (path := folder / name).is_file()}
+    return {path.stem: fingerprint(path) for name in (*TABLES, PEAKS) if (path := folder / name).is_file()}
 
 
 def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:

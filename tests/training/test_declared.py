@@ -215,7 +215,7 @@ def test_a_job_file_declares_them_all(tmp_path: Path) -> None:
         {
             "gradient_bytes": 1.0, "compression": 8.0, "compression_s": 1.2e-3, "sync_every": 4.0, "bucket_bytes": 1e7,
             "first_bucket_bytes": 2e6, "stall_s": 0.031, "loader_bytes_per_s": 2e9, "storage_bytes_per_s": 4e10,
-            "length_spread": 0.3, "slow_share": 0.005, "slowdown": 1.1,
+            "length_spread": 0.3, "slow_share": 0.005, "slowdown": 1.1, "held_gradient_bytes": 1.0,
         }
     )  # fmt: skip
     found = explain(job).result
