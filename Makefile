@@ -11,7 +11,7 @@ TORCH_STAMP := $(TORCH_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: demo test lint bench docs refresh validate fit mutants soak release-notes clean test-torch
+.PHONY: demo test lint bench docs refresh validate fit mutants soak fuzz release-notes clean test-torch
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
@@ -56,6 +56,15 @@ mutants: $(STAMP)  ## small faults in physics, beliefs and training: how many do
 JOBS ?= 20000
 soak: $(STAMP)  ## relations that hold for any job, on JOBS=20000 random ones (an hour or two)
 	@nice -n 10 $(BIN)/python tests/properties/soak.py $(JOBS)
+
+SECONDS ?= 60
+ENTRIES ?=
+$(VENV)/.fuzz: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[fuzz]"
+	@touch $@
+
+fuzz: $(VENV)/.fuzz  ## damaged input at every door, guided by coverage: SECONDS=60 each, or ENTRIES="jobs traces" alone
+	@nice -n 10 $(BIN)/python tests/fuzz/run.py $(SECONDS) $(ENTRIES)
 
 $(DOCS_STAMP): pyproject.toml
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)

@@ -68,7 +68,7 @@ def curve_of(
 ) -> Curve:
     """The curve of a job that can run at some K; a SpecError says why it cannot. `among`: see `curve`."""
     setup = setup_of(job)
-    _refuse_empty(job, setup, beliefs)
+    refuse_empty(job, setup, beliefs)
     found = curve(setup, beliefs, draws=draws, seed=seed, among=among)
     _refuse_impossible(job, found)
     return found
@@ -85,7 +85,7 @@ _KEYS = {
 }
 
 
-def _refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
+def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
     """Raise a SpecError where a workload states no work at all and no measurement stands in for it."""
     if setup.states_work or beliefs.calibration is not None:
         return
