@@ -88,7 +88,8 @@ def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | No
             gradient_bytes=at.gradient_bytes,
         )
         totals = [total + part for total, part in zip(totals, found, strict=True)]
-    repeat = np.where(np.isnan(at.recompute), 0.0, at.recompute)
+    # A share that nobody states is believed only where memory asks for it (`training.given`): it frees what it can.
+    repeat = np.where(np.isnan(at.recompute), 1.0, at.recompute)
     # Fused attention keeps no scores, so that repeating it alone frees nothing.
     repeat = np.where(at.selective > 0.0, 0.0, repeat)
     tokens = at.micro_batch * ops.tokens / at.cp
