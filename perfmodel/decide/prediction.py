@@ -16,6 +16,7 @@ from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.knee_causes import knee_odds, knees, ledger, ratio_band
 from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, rates, speedup
+from perfmodel.decide.narrow import narrow
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
@@ -218,6 +219,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
+        "narrow": narrow(found, beliefs),
         "not_modelled": not_modelled(),
         "notes": [
             *foreign(job, beliefs),
@@ -382,6 +384,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "exchange": {"times_the_cost": None, "times_faster": None},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
+        "narrow": [],
         "sensitivity": [],
         "not_modelled": not_modelled(),
         "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],

@@ -57,12 +57,14 @@ def recompute_share(said: Recompute | str) -> float:
     return RECOMPUTE_SHARE[said] if isinstance(said, str) else float(said)
 
 
-def recompute_shown(share: float, selective: float) -> Recompute:
-    """What is recomputed, as a layout states it: the word that means it, else the share.
+def recompute_shown(share: float, selective: float) -> Recompute | None:
+    """What is recomputed, as a layout states it: the word that means it, else the share; None where it is a belief.
 
     >>> recompute_shown(0.05, 1.0), recompute_shown(0.05, 0.0), recompute_shown(1.0, 0.0), recompute_shown(np.nan, 0.0)
-    ('selective', 0.05, 'full', 'none')
+    ('selective', 0.05, 'full', None)
     """
+    if np.isnan(share):
+        return None
     if selective > 0.0:
         return "selective"
     if 0.0 < share < 1.0:
