@@ -25,9 +25,10 @@ from perfmodel.training.curve import centre, coefficients
 from perfmodel.training.given import as_run
 from perfmodel.training.setup import setup_of
 from perfmodel.training.step import step
-from perfmodel.validate.corpus import Row, read_corpus
+from perfmodel.validate.corpus import read_corpus
 from perfmodel.validate.jobs import Jobs, cluster_words
 from perfmodel.validate.resolve import known_workload
+from perfmodel.validate.tables import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "frameworks" / "cases"
@@ -74,7 +75,7 @@ def compared(folder: Path) -> tuple[list[Compared], list[str]]:
                 left_out.append(f"{family_name}: its workload is not known")
                 continue
             for point in _points(corpus.points, family_name):
-                k = int(point.number["k"])
+                k = int(_number(point, "k"))
                 try:
                     labels = jobs.job(family, point, workload)
                     said = _configured(case, family, point, catalog)
@@ -85,8 +86,16 @@ def compared(folder: Path) -> tuple[list[Compared], list[str]]:
                 if not np.isfinite(ratios).all():
                     left_out.append(f"{family_name} at K = {k}: one of them has no time")
                     continue
-                rows.append(Compared(family_name, f"{framework}: {name}", k, point.number["step_s"], *ratios))
+                rows.append(
+                    Compared(family_name, f"{framework}: {name}", k, _number(point, "step_s"), *ratios)
+                )
     return rows, left_out
+
+
+def _number(point: Row, name: str) -> float:
+    value = point.number[name]
+    assert value is not None
+    return value
 
 
 def _points(points: tuple[Row, ...] | list[Row], family: str) -> Iterator[Row]:
@@ -101,11 +110,11 @@ def _configured(case: dict[str, object], family: Row, point: Row, catalog: Catal
     files = case.get("files") or {f"{case['name']}.txt": case["text"]}
     assert isinstance(files, dict)
     given = dict(case.get("given") or {})  # type: ignore[call-overload]
-    given["k"] = str(int(point.number["k"]))
+    given["k"] = str(int(_number(point, "k")))
     reading = read_texts([(str(text), str(name)) for name, text in files.items()], given)
     overrides = {**given, "cluster": cluster_words(family, point), "precision": family.text["precision"]}
     if point.text.get("global_batch"):
-        overrides["global_batch"] = int(point.number["global_batch"])
+        overrides["global_batch"] = int(_number(point, "global_batch"))
     return job_from_tree(reading.assembled.tree, Path(), catalog, overrides)
 
 
@@ -120,7 +129,7 @@ def _ratio(job: Job, point: Row) -> float:
         per = float(setup.global_batch[0]) / float(setup.k[0])
         tokens = float(setup.operations.tokens) if "one token" in point.text.get("note", "") else 1.0
         seconds /= per * tokens
-    return seconds / point.number["step_s"]
+    return seconds / _number(point, "step_s")
 
 
 def table(rows: list[Compared]) -> str:
