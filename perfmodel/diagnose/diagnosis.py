@@ -24,7 +24,7 @@ from perfmodel.readings.accounts import account, rejections
 from perfmodel.readings.accounts import notes as reader_notes
 from perfmodel.results.envelope import Result, fingerprint
 from perfmodel.specs.job import Job
-from perfmodel.training.curve import Curve, curve
+from perfmodel.training.curve import curve
 from perfmodel.training.setup import setup_of
 from perfmodel.units import format_quantity
 
@@ -72,7 +72,8 @@ def diagnose(
     settings = gains(job, found, known, how.place)
     odds = np.exp(np.array([nothing, *(item.log_weight for item in weighed)]) - nothing)
     probability = odds / odds.sum()
-    verdict = _verdict(seen, found, weighed, odds, traced is not None)
+    band = [float(end[0]) * model.time_s / float(found.time_s[0]) for end in (found.low_s, found.high_s)]
+    verdict = _verdict(seen, model, band, weighed, odds, traced is not None)
     causes = _causes(weighed, probability, model, seen, measured) if verdict == "slow" else []
     files = {"config": config, "log": [log] if log else [], "trace": trace, "ranks": [ranks] if ranks else []}
     result: dict[str, Any] = {
@@ -80,22 +81,22 @@ def diagnose(
         "k": int(found.k[0]),
         "layout": found.names[0],
         "measured_s": seen.pace.step_s,
-        "expected_s": float(found.time_s[0]),
-        "expected_s_low": float(found.low_s[0]),
-        "expected_s_high": float(found.high_s[0]),
-        "reaches": float(found.time_s[0]) / seen.pace.step_s,
+        "expected_s": model.time_s,
+        "expected_s_low": band[0],
+        "expected_s_high": band[1],
+        "reaches": model.time_s / seen.pace.step_s,
         "steps": seen.pace.steps,
         "mean_s": seen.pace.mean_s,
         "late_share": seen.pace.late,
         "drift": seen.pace.drift,
         "parts": _parts(measured),
-        "parts_s": {name: float(part[0]) for name, part in found.parts.items()},
+        "parts_s": {name: model.scale * float(part[0]) for name, part in model.step().parts.items()},
         "slowest_rank": None
         if seen.slowest is None
         else {"rank": seen.slowest_rank, "over_mean": seen.slowest, "share_of_steps": seen.slowest_share},
         "nothing_wrong": float(probability[0]),
         "causes": causes,
-        "tells_apart": _apart(weighed, measured, found) if causes else None,
+        "tells_apart": _apart(weighed, measured, model) if causes else None,
         "settings": settings,
         "readings": [account(one) for one in seen.readings],
         "rejected": rejections(seen.readings),
@@ -157,18 +158,24 @@ def _traced(job: Job, seen: Measured, notes: list[str]) -> Traced | None:
     return traced_parts(job, seen.trace, seen.trace.path)
 
 
-def _verdict(seen: Measured, found: Curve, weighed: Sequence[Weighed], odds: Any, has_trace: bool) -> str:
+def _verdict(
+    seen: Measured,
+    model: Model,
+    band: Sequence[float],
+    weighed: Sequence[Weighed],
+    odds: Any,
+    has_trace: bool,
+) -> str:
     """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
-    if seen.pace.step_s > float(found.high_s[0]):
+    if seen.pace.step_s > band[1]:
         return "slow"
-    if seen.pace.step_s < float(found.low_s[0]):
+    if seen.pace.step_s < band[0]:
         return "fast"
     if has_trace or seen.slowest is not None:
-        expected = float(found.time_s[0])
         telling = (
             item
             for item, weight in zip(weighed, odds[1:], strict=True)
-            if weight > TELLING and 1.0 - expected / item.time_s > WORTH
+            if weight > TELLING and 1.0 - model.time_s / item.time_s > WORTH
         )
         if next(telling, None) is not None:
             return "slow"
@@ -219,9 +226,9 @@ def _parts(measured: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def _apart(weighed: Sequence[Weighed], measured: Seen, found: Curve) -> dict[str, Any] | None:
+def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, Any] | None:
     """What would tell the two likeliest causes apart."""
-    return tells_apart(weighed[0], weighed[1], measured, float(found.time_s[0])) if len(weighed) > 1 else None
+    return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 
 
 def _of_log(seen: Measured) -> list[str]:
