@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from perfmodel.readings.accounts import account, rejections
 from perfmodel.readings.accounts import notes as reader_notes
 from perfmodel.results.envelope import Result, fingerprint
 from perfmodel.specs.job import Job
-from perfmodel.training.curve import curve
+from perfmodel.training.curve import Curve, curve
+from perfmodel.training.given import ENDLESS_BYTES
+from perfmodel.training.rules import Refusal
 from perfmodel.training.setup import setup_of
 from perfmodel.units import format_quantity
 
@@ -57,25 +59,32 @@ def diagnose(
     seen = measured_of(log, trace, ranks, preset=preset, pattern=pattern)
     notes = list(seen.notes)
     job, how = _job_of(config, said, seen, specs, notes)
-    found = curve(setup_of(job), known, draws=0, seed=seed)
-    if not found.feasible[0]:
-        raise SpecError(
-            f"the model holds that K = {int(found.k[0])} cannot run as configured: {found.reasons[0]}; "
-            "state what the configuration leaves open (--layout, --set layout.recompute=full)"
-        )
+    result = judge(job, seen, known, how.place, seed=seed, notes=notes)
+    files = {"config": config, "log": [log] if log else [], "trace": trace, "ranks": [ranks] if ranks else []}
+    inputs = inputs_of(job, known) | files_read(
+        beliefs, **{name: [fingerprint(path) for path in paths] for name, paths in files.items() if paths}
+    )
+    return Result("diagnosis", inputs, result, seed)
+
+
+def judge(
+    job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
+    notes = [] if notes is None else notes
+    found = _expected(job, known, seed, notes)
     model = Model.of(found)
     traced = _traced(job, seen, notes)
     measured = seen_of(
         found, model, known, seen.pace.step_s, seen.pace.error, traced, seen.slowest, seed=seed
     )
     weighed, nothing = weigh(model, CAUSES, measured)
-    settings = gains(job, found, known, how.place)
+    settings = gains(job, found, known, place)
     odds = np.exp(np.array([nothing, *(item.log_weight for item in weighed)]) - nothing)
     probability = odds / odds.sum()
     band = [float(end[0]) * model.time_s / float(found.time_s[0]) for end in (found.low_s, found.high_s)]
     verdict = _verdict(seen, model, band, weighed, odds, traced is not None)
     causes = _causes(weighed, probability, model, seen, measured) if verdict == "slow" else []
-    files = {"config": config, "log": [log] if log else [], "trace": trace, "ranks": [ranks] if ranks else []}
     result: dict[str, Any] = {
         "verdict": verdict,
         "k": int(found.k[0]),
@@ -107,11 +116,29 @@ def diagnose(
             *(note for note in job.notes if not note.startswith("price:")),
         ],
     }
-    result["answer"] = _answer(result)
-    inputs = inputs_of(job, known) | files_read(
-        beliefs, **{name: [fingerprint(path) for path in paths] for name, paths in files.items() if paths}
+    return result | {"answer": _answer(result)}
+
+
+def _expected(job: Job, known: Beliefs, seed: int, notes: list[str]) -> Curve:
+    """The curve at the K of the run; memory is not held against a run that took place."""
+    setup = setup_of(job)
+    found = curve(setup, known, draws=0, seed=seed)
+    if found.feasible[0]:
+        return found
+    if found.refusals[0] == Refusal.MEMORY:
+        device = setup.cluster.node.accelerator.model_copy(update={"memory": ENDLESS_BYTES})
+        node = setup.cluster.node.model_copy(update={"accelerator": device})
+        roomy = replace(setup, cluster=setup.cluster.model_copy(update={"node": node}))
+        again = curve(roomy, known, draws=0, seed=seed)
+        if again.feasible[0]:
+            notes.append(
+                f"the model holds that this does not fit: {found.reasons[0]}; the run took place all the same"
+            )
+            return again
+    raise SpecError(
+        f"the model holds that K = {int(found.k[0])} cannot run as configured: {found.reasons[0]}; "
+        "state what the configuration leaves open (--layout, --set layout.micro_batch=1)"
     )
-    return Result("diagnosis", inputs, result, seed)
 
 
 def _job_of(
