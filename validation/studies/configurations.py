@@ -40,6 +40,10 @@ FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("maxtext", "512b-v5p"): ("maxtext-512b-v5p-1024",),
     ("maxtext", "gpt3-175b-int8"): ("v5p-gpt3-175b-int8",),
     ("maxtext", "gpu-llama2-7b"): ("maxtext-llama2-7b-a3",),
+    ("maxtext", "recipe-llama2-7b-a3mega"): ("gcp-a3m-llama2-7b",),
+    ("maxtext", "recipe-llama3-70b-a3ultra"): ("gcp-a3u-llama70b-maxtext",),
+    ("maxtext", "recipe-llama3-405b-a4"): ("gcp-a4-llama405b-maxtext",),
+    ("maxtext", "recipe-llama3-70b-a4"): ("gcp-a4-llama70b-maxtext",),
     # The file is of 2024, with Megatron core; of the tables of its repository the latest one.
     ("nemo", "gpt3-5b-training"): ("nemolauncher-gpt-5b-2023-10-04",),
     ("megatron-lm", "llama3-8b-fp8"): ("mlm-llama8b-fp8",),
