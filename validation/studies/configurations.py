@@ -46,6 +46,8 @@ FAMILIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("maxtext", "recipe-llama3-70b-a4"): ("gcp-a4-llama70b-maxtext",),
     # The file is of 2024, with Megatron core; of the tables of its repository the latest one.
     ("nemo", "gpt3-5b-training"): ("nemolauncher-gpt-5b-2023-10-04",),
+    ("nemo", "recipe-gpt3-175b-a3mega"): ("gcp-a3m-gpt3-175b",),
+    ("nemo", "recipe-mixtral-a3ultra"): ("gcp-a3u-mixtral-bf16",),
     ("megatron-lm", "llama3-8b-fp8"): ("mlm-llama8b-fp8",),
     ("megatron-bridge", "llama31-405b-container"): ("bridge-llama3-405b-fp8-h100-sxm5-80gb-distopt",),
 }  # fmt: skip
