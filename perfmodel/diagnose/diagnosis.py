@@ -73,6 +73,10 @@ def judge(
     """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
     notes = [] if notes is None else notes
     found = _expected(job, known, seed, notes)
+    if job.layout == "auto":
+        notes.append(
+            "nobody says how the run was laid out: the fastest layout is taken, which may not be its own; state it with --layout"
+        )
     model = Model.of(found)
     traced = _traced(job, seen, notes)
     measured = seen_of(
