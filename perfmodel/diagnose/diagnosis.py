@@ -314,7 +314,7 @@ def _answer(result: Mapping[str, Any]) -> str:
     else:
         text = f"The run is fine: {band}, {reaches} of the expected pace and inside the band."
     best = next((row for row in result["settings"] if row["gain"] >= WORTH), None)
-    if best is not None:
+    if best is not None and result["verdict"] != "fast":
         where = f" ({best['stated_at']})" if best["stated_at"] else ""
         text += f" The configuration gives away {best['gain']:.0%} of the step: {best['change']}{where}."
     return text
