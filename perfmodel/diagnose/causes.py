@@ -28,6 +28,21 @@ GRID = 49  # severities of a cause
 FUSED = 0.5  # share of attention without a fused kernel, below which the usual stack counts as fused
 
 
+def _unfused(setup: Setup, c: Coefficients) -> Coefficients:
+    return replace(c, unfused=np.maximum(c.unfused, 1.0)) if setup.facts.attention == "unfused" else c
+
+
+def _gathered_late(setup: Setup, c: Coefficients) -> Coefficients:
+    return replace(c, shard_cost=np.ones(())) if setup.facts.overlap_gather is False else c
+
+
+#: Facts of a stack that leave no doubt, by their names: what they make of the coefficients.
+STATED: Final[dict[str, Callable[[Setup, Coefficients], Coefficients]]] = {
+    "attention": _unfused,
+    "overlap_gather": _gathered_late,
+}
+
+
 @dataclass(frozen=True)
 class Model:
     """The inputs of the step model at one K, and what a calibration multiplies its time by."""
@@ -41,14 +56,17 @@ class Model:
     scale: float
 
     @classmethod
-    def of(cls, curve: Curve) -> Model:
-        """Those of a curve of one K."""
+    def of(cls, curve: Curve, without: str | None = None) -> Model:
+        """Those of a curve of one K, with what its stack states of them; `without` is a fact that is taken as usual."""
         setup = curve.setup
-        found = coefficients(setup, curve.logs[:, None], curve.k)
-        time = float(curve.time_s[0])
-        return cls(
-            setup, setup.operations, setup.machine, curve.at, found, time, time / float(curve.step.time_s[0])
-        )
+        usual = coefficients(setup, curve.logs[:, None], curve.k)
+        found = usual
+        for fact, change in STATED.items():
+            if fact != without:
+                found = change(setup, found)
+        scale = float(curve.time_s[0]) / float(curve.step.time_s[0])
+        seconds = float(step(setup.operations, setup.machine, curve.at, found).time_s[0]) * scale
+        return cls(setup, setup.operations, setup.machine, curve.at, found, seconds, scale)
 
     def one(self, name: str) -> float:
         """A number of the layout."""
@@ -169,7 +187,7 @@ CAUSES: Final = (
         "weights_not_prefetched",
         "sharded weights are gathered without running ahead of compute",
         None,
-        lambda m: m.replicas > 1.0 and m.gathers,
+        lambda m: m.replicas > 1.0 and m.gathers and m.setup.facts.overlap_gather is not False,
         _c(shard_cost=lambda c, s: np.ones(())),
         "",
         "in a trace, see whether the all-gather of the next layer runs under the compute of this one (prefetch)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from perfmodel.readings.accounts import notes as reader_notes
 from perfmodel.results.envelope import Result, fingerprint
 from perfmodel.specs.job import Job
 from perfmodel.training.curve import Curve, curve
+from perfmodel.training.given import ENDLESS_BYTES
+from perfmodel.training.rules import Refusal
 from perfmodel.training.setup import setup_of
 from perfmodel.units import format_quantity
 
@@ -57,11 +59,23 @@ def diagnose(
     seen = measured_of(log, trace, ranks, preset=preset, pattern=pattern)
     notes = list(seen.notes)
     job, how = _job_of(config, said, seen, specs, notes)
-    found = curve(setup_of(job), known, draws=0, seed=seed)
-    if not found.feasible[0]:
-        raise SpecError(
-            f"the model holds that K = {int(found.k[0])} cannot run as configured: {found.reasons[0]}; "
-            "state what the configuration leaves open (--layout, --set layout.recompute=full)"
+    result = judge(job, seen, known, how.place, seed=seed, notes=notes)
+    files = {"config": config, "log": [log] if log else [], "trace": trace, "ranks": [ranks] if ranks else []}
+    inputs = inputs_of(job, known) | files_read(
+        beliefs, **{name: [fingerprint(path) for path in paths] for name, paths in files.items() if paths}
+    )
+    return Result("diagnosis", inputs, result, seed)
+
+
+def judge(
+    job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
+    notes = [] if notes is None else notes
+    found = _expected(job, known, seed, notes)
+    if job.layout == "auto":
+        notes.append(
+            "nobody says how the run was laid out: the fastest layout is taken, which may not be its own; state it with --layout"
         )
     model = Model.of(found)
     traced = _traced(job, seen, notes)
@@ -69,33 +83,33 @@ def diagnose(
         found, model, known, seen.pace.step_s, seen.pace.error, traced, seen.slowest, seed=seed
     )
     weighed, nothing = weigh(model, CAUSES, measured)
-    settings = gains(job, found, known, how.place)
+    settings = gains(job, found, known, place)
     odds = np.exp(np.array([nothing, *(item.log_weight for item in weighed)]) - nothing)
     probability = odds / odds.sum()
-    verdict = _verdict(seen, found, weighed, odds, traced is not None)
+    band = [float(end[0]) * model.time_s / float(found.time_s[0]) for end in (found.low_s, found.high_s)]
+    verdict = _verdict(seen, model, band, weighed, odds, traced is not None)
     causes = _causes(weighed, probability, model, seen, measured) if verdict == "slow" else []
-    files = {"config": config, "log": [log] if log else [], "trace": trace, "ranks": [ranks] if ranks else []}
     result: dict[str, Any] = {
         "verdict": verdict,
         "k": int(found.k[0]),
         "layout": found.names[0],
         "measured_s": seen.pace.step_s,
-        "expected_s": float(found.time_s[0]),
-        "expected_s_low": float(found.low_s[0]),
-        "expected_s_high": float(found.high_s[0]),
-        "reaches": float(found.time_s[0]) / seen.pace.step_s,
+        "expected_s": model.time_s,
+        "expected_s_low": band[0],
+        "expected_s_high": band[1],
+        "reaches": model.time_s / seen.pace.step_s,
         "steps": seen.pace.steps,
         "mean_s": seen.pace.mean_s,
         "late_share": seen.pace.late,
         "drift": seen.pace.drift,
         "parts": _parts(measured),
-        "parts_s": {name: float(part[0]) for name, part in found.parts.items()},
+        "parts_s": {name: model.scale * float(part[0]) for name, part in model.step().parts.items()},
         "slowest_rank": None
         if seen.slowest is None
         else {"rank": seen.slowest_rank, "over_mean": seen.slowest, "share_of_steps": seen.slowest_share},
         "nothing_wrong": float(probability[0]),
         "causes": causes,
-        "tells_apart": _apart(weighed, measured, found) if causes else None,
+        "tells_apart": _apart(weighed, measured, model) if causes else None,
         "settings": settings,
         "readings": [account(one) for one in seen.readings],
         "rejected": rejections(seen.readings),
@@ -106,11 +120,29 @@ def diagnose(
             *(note for note in job.notes if not note.startswith("price:")),
         ],
     }
-    result["answer"] = _answer(result)
-    inputs = inputs_of(job, known) | files_read(
-        beliefs, **{name: [fingerprint(path) for path in paths] for name, paths in files.items() if paths}
+    return result | {"answer": _answer(result)}
+
+
+def _expected(job: Job, known: Beliefs, seed: int, notes: list[str]) -> Curve:
+    """The curve at the K of the run; memory is not held against a run that took place."""
+    setup = setup_of(job)
+    found = curve(setup, known, draws=0, seed=seed)
+    if found.feasible[0]:
+        return found
+    if found.refusals[0] == Refusal.MEMORY:
+        device = setup.cluster.node.accelerator.model_copy(update={"memory": ENDLESS_BYTES})
+        node = setup.cluster.node.model_copy(update={"accelerator": device})
+        roomy = replace(setup, cluster=setup.cluster.model_copy(update={"node": node}))
+        again = curve(roomy, known, draws=0, seed=seed)
+        if again.feasible[0]:
+            notes.append(
+                f"the model holds that this does not fit: {found.reasons[0]}; the run took place all the same"
+            )
+            return again
+    raise SpecError(
+        f"the model holds that K = {int(found.k[0])} cannot run as configured: {found.reasons[0]}; "
+        "state what the configuration leaves open (--layout, --set layout.micro_batch=1)"
     )
-    return Result("diagnosis", inputs, result, seed)
 
 
 def _job_of(
@@ -157,18 +189,24 @@ def _traced(job: Job, seen: Measured, notes: list[str]) -> Traced | None:
     return traced_parts(job, seen.trace, seen.trace.path)
 
 
-def _verdict(seen: Measured, found: Curve, weighed: Sequence[Weighed], odds: Any, has_trace: bool) -> str:
+def _verdict(
+    seen: Measured,
+    model: Model,
+    band: Sequence[float],
+    weighed: Sequence[Weighed],
+    odds: Any,
+    has_trace: bool,
+) -> str:
     """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
-    if seen.pace.step_s > float(found.high_s[0]):
+    if seen.pace.step_s > band[1]:
         return "slow"
-    if seen.pace.step_s < float(found.low_s[0]):
+    if seen.pace.step_s < band[0]:
         return "fast"
     if has_trace or seen.slowest is not None:
-        expected = float(found.time_s[0])
         telling = (
             item
             for item, weight in zip(weighed, odds[1:], strict=True)
-            if weight > TELLING and 1.0 - expected / item.time_s > WORTH
+            if weight > TELLING and 1.0 - model.time_s / item.time_s > WORTH
         )
         if next(telling, None) is not None:
             return "slow"
@@ -219,9 +257,9 @@ def _parts(measured: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def _apart(weighed: Sequence[Weighed], measured: Seen, found: Curve) -> dict[str, Any] | None:
+def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, Any] | None:
     """What would tell the two likeliest causes apart."""
-    return tells_apart(weighed[0], weighed[1], measured, float(found.time_s[0])) if len(weighed) > 1 else None
+    return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 
 
 def _of_log(seen: Measured) -> list[str]:
@@ -276,7 +314,7 @@ def _answer(result: Mapping[str, Any]) -> str:
     else:
         text = f"The run is fine: {band}, {reaches} of the expected pace and inside the band."
     best = next((row for row in result["settings"] if row["gain"] >= WORTH), None)
-    if best is not None:
+    if best is not None and result["verdict"] != "fast":
         where = f" ({best['stated_at']})" if best["stated_at"] else ""
         text += f" The configuration gives away {best['gain']:.0%} of the step: {best['change']}{where}."
     return text

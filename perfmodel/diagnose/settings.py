@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.beliefs.population import Beliefs
+from perfmodel.diagnose.causes import Model
 from perfmodel.errors import SpecError
 from perfmodel.physics.layouts import SHARDED, Sharding
 from perfmodel.specs.job import Job
@@ -121,6 +122,20 @@ def gains(
             }
             if setting.name not in rows or row["gain"] > rows[setting.name]["gain"]:
                 rows[setting.name] = row
+    stated = Model.of(found)
+    for fact, words in (
+        ("attention", "a fused attention kernel"),
+        ("overlap_gather", "gather weights ahead of compute"),
+    ):
+        without = Model.of(found, without=fact).time_s
+        if 1.0 - without / stated.time_s >= LEAST_GAIN:
+            rows[fact] = {
+                "setting": fact,
+                "change": words,
+                "stated_at": place(f"stack.{fact}"),
+                "expected_s": without,
+                "gain": 1.0 - without / stated.time_s,
+            }
     if job.layout != "auto" and job.workload.kind in TRANSFORMER_KINDS:
         free = curve(replace(setup_of(job), layout=None), beliefs, draws=0)
         # Where one setting brings as much, it is the better advice.

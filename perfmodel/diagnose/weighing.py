@@ -113,7 +113,8 @@ def seen_of(
     covariance = between + np.diag(extra)
     half = 1.6449 * np.sqrt(np.diag(covariance) - np.square(own))
     low, high = (np.maximum((centre + ratio) * np.exp(sign * half) - ratio, 0.0) for sign in (-1.0, 1.0))
-    low[at_step], high[at_step] = float(curve.low_s[0]), float(curve.high_s[0])
+    moved = model.time_s / float(curve.time_s[0])  # by what the stack states
+    low[at_step], high[at_step] = moved * float(curve.low_s[0]), moved * float(curve.high_s[0])
     spread = np.sqrt(np.diag(covariance))
     return Seen(names, np.array(list(value.values())), centre, low, high, spread, covariance, ratio)
 

@@ -204,6 +204,34 @@ def test_what_the_configuration_gives_away_is_told_with_its_line(config: Path, t
     assert row["gain"] == pytest.approx(1.0 - again / model.time_s, rel=0.02)
 
 
+def test_what_the_stack_states_is_expected_and_told_as_a_setting(config: Path, tmp_path: Path) -> None:
+    usual = model_of(config).time_s
+    config.write_text(JOB.replace("overlap_gradients: true", "attention: unfused"), encoding="utf-8")
+    model = model_of(config)
+    assert model.time_s > 1.2 * usual
+    found = diagnose([config], log_of(tmp_path / "train.log", steady(model.time_s))).result
+    assert found["verdict"] == "fine"
+    assert sum(found["parts_s"].values()) == pytest.approx(found["expected_s"])
+    best = found["settings"][0]
+    assert (best["setting"], best["stated_at"]) == ("attention", f"{config}:7")
+    assert best["gain"] == pytest.approx(1.0 - usual / model.time_s, rel=0.02)
+
+
+def test_what_the_run_leaves_open_is_said(config: Path, tmp_path: Path) -> None:
+    config.write_text("workload: llama3-8b\ncluster: dgx-h100\nseq_len: 8192\n", encoding="utf-8")
+    found = diagnose([config], log_of(tmp_path / "train.log", steady(3.0))).result
+    assert found["k"] == 64  # the log's
+    assert any("nobody says how the run was laid out" in note for note in found["notes"])
+    heavy = (
+        JOB.replace("tp: 2", "tp: 1")
+        .replace("llama3-8b", "llama3-70b")
+        .replace(", sequence_parallel: true", "")
+    )
+    config.write_text(heavy, encoding="utf-8")
+    found = diagnose([config], log_of(tmp_path / "train.log", steady(30.0))).result
+    assert any("does not fit" in note and "took place" in note for note in found["notes"])
+
+
 def test_causes_change_what_their_names_say(config: Path) -> None:
     model = model_of(config)
     base = model.step()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.cli.main import main
 from perfmodel.errors import SpecError
 from perfmodel.readings.detect import detect
 from perfmodel.readings.runs import read_steps, timings
@@ -229,3 +230,23 @@ def test_a_record_that_claims_to_be_endless_is_passed_over(tmp_path: Path) -> No
     log = read_steps(path)
     assert log.time_s.size == len(STEPS) - 1
     assert log.rejected[-1].reason == "the last record is cut off"
+
+
+def test_study_and_calibrate_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for k in (8, 16):
+        text = "\n".join(
+            ["_step,_timestamp,step_time", *(f"{s},{1e9 + s},{16.0 / k + 0.01 * (s % 3)}" for s in STEPS)]
+        )
+        (tmp_path / f"run_k{k}.csv").write_text(text + "\n", encoding="utf-8")
+    paths = [str(tmp_path / f"run_k{k}.csv") for k in (8, 16)]
+    assert main(["study", *paths, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["result"]
+    assert found["k"] == [8, 16]
+    assert found["mean_s"] == pytest.approx([2.01, 1.01], rel=0.01)
+    event = tmp_path / "run_k8" / "events.out.tfevents.1"
+    event.parent.mkdir()
+    event.write_bytes(events(scale=6.0))
+    words = ["-w", "llama3-8b", "-c", "dgx-h100", "--global-batch", "128", "--timings", str(event)]
+    assert main(["calibrate", *words, "--format", "json"]) == 0
+    points = json.loads(capsys.readouterr().out)["result"]["points"]
+    assert [point["k"] for point in points] == [8]
