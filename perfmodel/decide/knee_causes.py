@@ -181,7 +181,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
 
 
 def _k_after(after: Knee, last_k: int) -> int | None:
-    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    """The knee after a remedy; the last K, a lower bound, where it lies beyond the range."""
     if not after.reached:
         return last_k
     return int(after.k) if np.isfinite(after.k) else None

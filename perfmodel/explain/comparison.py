@@ -385,7 +385,7 @@ def _emissions(index: int, a: _Side, b: _Side) -> str:
 
 
 def _product(rows: list[dict[str, Any]], speed: float) -> str:
-    """The causes that are told and all else as factors whose product is the speed."""
+    """The causes that are named, and the rest, as factors whose product is the speed."""
     factors = {row["input"]: 1.0 / (1.0 + np.nan_to_num(row["effect"])) for row in rows}
     large = [name for name in factors if abs(factors[name] - 1.0) >= WORTH_A_WORD]
     kept = [*[name for name in large if name != INTERACTION][:MOST_CAUSES], INTERACTION]

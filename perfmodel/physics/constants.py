@@ -25,7 +25,7 @@ class About(NamedTuple):
 
     @property
     def is_assumed(self) -> bool:
-        """Whether nobody measured or published it."""
+        """Whether it was neither measured nor published."""
         return self.source.startswith("assumed")
 
 

@@ -173,7 +173,7 @@ def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
 
 
 def usual_bucket_bytes(framework: str) -> float:
-    """Bytes of gradients that a class of frameworks reduces in one call, where nobody says otherwise.
+    """Bytes of gradients that a class of frameworks reduces in one call by default.
 
     Megatron-LM before its core reduces them all after the last backward pass (its model/distributed.py; overlap came
     with --overlap-grad-reduce in 2023).
@@ -182,7 +182,7 @@ def usual_bucket_bytes(framework: str) -> float:
 
 
 def usual_gradient_bytes(framework: str, precision: str) -> float:
-    """Bytes of an exchanged gradient where nobody says otherwise; 0: as the precision has it.
+    """Bytes of an exchanged gradient by default; 0: as the precision has it.
 
     Megatron-LM adds and reduces gradients of bf16 in 32 bit (its arguments.py), and so did NeMo on top of it.
     """

@@ -40,7 +40,7 @@ def subject(envelope: Envelope) -> str:
 
 
 def answer(envelope: Envelope) -> str:
-    """The chosen candidate in one sentence, and whether the second can be told apart from it."""
+    """The chosen candidate in one sentence, and whether the second differs from it by more than their bands."""
     result = result_of(envelope)
     if isinstance(result.get("answer"), str):
         return str(result["answer"])
@@ -255,7 +255,7 @@ def _from(result: Mapping[str, Any]) -> str:
 
 
 def _limits_aside(envelope: Envelope) -> str:
-    """Said of tables that hold what a limit of the request keeps out of the answer."""
+    """A note on tables that hold what a limit of the request keeps out of the answer."""
     limits = (("deadline_s", "deadline"), ("budget_usd", "budget"), ("min_efficiency", "efficiency"))
     given = [word for key, word in limits if inputs_of(envelope).get(key) is not None]
     return f"Limits aside: some may miss the {' or the '.join(given)}." if given else ""
