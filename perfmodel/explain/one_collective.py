@@ -315,8 +315,19 @@ def decomposed(
     )
 
 
+_LIBRARY = "what libraries were measured to do: the least of ring, trees and switch"
+_HALF: Final = {
+    "auto": _LIBRARY,
+    "ring": "(n-k) a1 + (k-1) a2, (n-1)/n S",
+    "tree": "log2(g) a1 + log2(k) a2, (n-1)/n S",
+    "halving_doubling": "log2(g) a1 + log2(k) a2, (n-1)/n S",
+    "in_switch": "a1 + log2(k) a2, (n-1)/n S",
+    "hierarchical": "(g-1) a1 + (k-1) a2, (g-1)/g S inside, then (k-1)/k S/g on each rail",
+    "parameter_server": "a1 + a2, one server a domain: g S",
+}
+# On two tiers of links, by operation and algorithm: see `physics.algorithms.terms`.
 _FORMULAS: Final = {
-    ("all_reduce", "auto"): "what libraries were measured to do: the least of ring, trees and switch",
+    ("all_reduce", "auto"): _LIBRARY,
     ("all_reduce", "ring"): "2(n-k) a1 + 2(k-1) a2, 2(n-1)/n S",
     ("all_reduce", "tree"): "2 log2(g) a1 + 2 log2(k) a2, 2S in two trees",
     ("all_reduce", "halving_doubling"): "2 log2(g) a1 + 2 log2(k) a2, 2(n-1)/n S",
@@ -326,6 +337,14 @@ _FORMULAS: Final = {
         "hierarchical",
     ): "2(g-1) a1 + 2(k-1) a2, 2(g-1)/g S inside, then 2(k-1)/k S/g on each rail",
     ("all_reduce", "parameter_server"): "2 a1 + 2 a2, one server a domain: 2 g S",
+    **{(op, name): words for op in ("reduce_scatter", "all_gather") for name, words in _HALF.items()},
+    ("all_to_all", "auto"): "what libraries were measured to do: sends and receives, both tiers at once",
+    ("all_to_all", "ring"): "(g-1) a1 + g(k-1) a2, (g-1)/g S inside and g(k-1)/k S of a domain outside",
+    (
+        "all_to_all",
+        "halving_doubling",
+    ): "log2(g) a1 + log2(k) a2, S/2 log2(g) inside, then g S/2 log2(k) outside",
+    ("all_to_all", "hierarchical"): "(g-1) a1 + (k-1) a2, (g-1)/g S inside, then g(k-1)/k S outside",
 }
 
 

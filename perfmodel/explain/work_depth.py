@@ -148,6 +148,7 @@ def of_job(
         f"An operation is {each}, {_cut(grain.pieces)}.",
         f"Times are those of the step model at K = {int(found.k[first])}, in accelerator-seconds; links, hosts and waiting are "
         "left out: what they cost is the gap between the two speedups.",
+        *_ahead(answer),
     ]
     return Result("workdepth", inputs_of(job, known), answer, seed)
 
@@ -282,12 +283,28 @@ def _pipeline(found: Curve, first: int) -> dict[str, Any] | None:
     }
 
 
-def _beside(answer: dict[str, Any]) -> str:
-    """The last K at which both speedups are known, in a sentence."""
+def _both(answer: dict[str, Any]) -> list[tuple[int, float, float]]:
+    """K, admitted and predicted speedup wherever both are known."""
     predicted = answer["predicted"]
     known = {k: s for k, s in zip(predicted["k"], predicted["speedup"], strict=True) if np.isfinite(s)}
-    both = [(p, s) for p, s in zip(answer["workers"], answer["speedup"], strict=True) if p in known]
+    return [(p, s, known[p]) for p, s in zip(answer["workers"], answer["speedup"], strict=True) if p in known]
+
+
+def _beside(answer: dict[str, Any]) -> str:
+    """The last K at which both speedups are known, in a sentence."""
+    both = _both(answer)
     if not both:
         return ""
-    k, admitted = both[-1]
-    return f" At K = {k} the computation admits {admitted:.4g}; predicted are {known[k]:.4g}."
+    k, admitted, predicted = both[-1]
+    return f" At K = {k} the computation admits {admitted:.4g}; predicted are {predicted:.4g}."
+
+
+def _ahead(answer: dict[str, Any]) -> list[str]:
+    """A note where the prediction is ahead of what the same work admits."""
+    ahead = [str(k) for k, admitted, predicted in _both(answer) if predicted > admitted * 1.005]
+    if not ahead:
+        return []
+    return [
+        f"At K = {', '.join(ahead)} the prediction is ahead of this bound: the step there does less work than at "
+        f"K = {answer['baseline_k']} (it recomputes less, or its layout has fewer overheads)."
+    ]
