@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,7 +62,7 @@ class Schedule:
         return busy / (self.workers * self.makespan_s) if self.makespan_s > 0 else 0.0
 
 
-def _costs(graph: nx.DiGraph[Any], weight: str) -> dict[Hashable, float]:
+def _costs(graph: nx.DiGraph[object], weight: str) -> dict[Hashable, float]:
     costs: dict[Hashable, float] = {}
     for node, attributes in graph.nodes(data=True):
         if weight not in attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Column, Envelope, Table, inputs_of, mappings, result_of
@@ -61,7 +60,7 @@ def _cells(rows: list[dict[str, object]], columns: list[Column]) -> list[list[st
     ]
 
 
-def _points(result: Mapping[str, Any]) -> list[Table]:
+def _points(result: Mapping[str, object]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
     ladder = mappings(result.get("ladder"))
     expected = {str(row.get("k")): row.get("efficiency") for row in ladder}

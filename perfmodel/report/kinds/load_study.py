@@ -69,7 +69,7 @@ def _curve(result: dict[str, Any]) -> Table:
     return Table("Measured loads", columns, rows, role="curve", marked=marked)
 
 
-def _objectives(result: dict[str, Any]) -> list[Table]:
+def _objectives(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [
             str(item.get("objective")),
@@ -83,7 +83,7 @@ def _objectives(result: dict[str, Any]) -> list[Table]:
     return [Table("Objectives", columns, rows, role="decision")] if rows else []
 
 
-def _knees(result: dict[str, Any]) -> Table:
+def _knees(result: dict[str, object]) -> Table:
     rows: list[list[Cell]] = [
         [rule, as_cell(mapping(knee).get("load")), str(mapping(knee).get("cause") or "")]
         for rule, knee in mapping(result.get("knee")).items()

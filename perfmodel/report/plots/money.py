@@ -113,7 +113,7 @@ def tornado(envelope: Envelope) -> Figure:
     return figure
 
 
-def _input_label(row: dict[str, Any]) -> str:
+def _input_label(row: dict[str, object]) -> str:
     name = str(row.get("meaning") or row.get("input") or row.get("name") or "").replace("_", " ")
     change = row.get("change")
     moved = f" ±{text.quantity(change, '%')}" if isinstance(change, (int, float)) else ""
@@ -182,4 +182,4 @@ def _plain_ticks(axes: Axes, which: str) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-PLOTS: dict[str, Any] = {"cost": cost, "pareto": cost, "tornado": tornado}
+PLOTS: dict[str, object] = {"cost": cost, "pareto": cost, "tornado": tornado}
