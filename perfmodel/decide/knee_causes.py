@@ -23,8 +23,7 @@ from perfmodel.decide.knee import (
     marginal_knee,
     threshold_knee,
 )
-from perfmodel.decide.metrics import efficiency, speedup
-from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.decide.metrics import efficiency, efficiency_band, is_timed, speedup
 from perfmodel.decide.remedies import Here, after_remedy, job_at, remedy
 from perfmodel.physics.laws import Regime
 from perfmodel.physics.layouts import Sharding

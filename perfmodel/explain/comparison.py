@@ -23,8 +23,8 @@ from perfmodel.beliefs.features import discrepancy
 from perfmodel.beliefs.population import EFFECTS, Beliefs, shipped_beliefs
 from perfmodel.decide.differing import Change, changes
 from perfmodel.decide.gate.inputs import dump, restore, with_k
+from perfmodel.decide.metrics import conformal_factor
 from perfmodel.decide.prediction import DRAWS, Prediction, predict
-from perfmodel.decide.ratio import conformal_factor
 from perfmodel.errors import SpecError
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.results.envelope import Result

@@ -9,9 +9,8 @@ import pytest
 
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.memory import MEMORY_PARTS, memory
+from perfmodel.physics.memory import MEMORY_PARTS, RESERVED_BYTES, memory, state_bytes
 from perfmodel.physics.operations import operations
-from perfmodel.physics.state_bytes import RESERVED_BYTES, state_bytes
 from perfmodel.specs.catalog import Catalog
 
 CATALOG = Catalog.default()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.physics.memory import layers_alive, state_bytes, transformer_activation_bytes
 from perfmodel.physics.pipeline import peak_in_flight
-from perfmodel.physics.state_bytes import layers_alive, state_bytes, transformer_activation_bytes
 
 counts = st.sampled_from([1, 2, 4, 8, 16])
 
