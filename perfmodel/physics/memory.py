@@ -57,6 +57,15 @@ HEADROOM = 0.05
 def room(machine: Machine, headroom: float) -> Array:
     """Bytes of a device that a layout may take when a share of it stays free.
 
+    Parameters
+    ----------
+    machine : devices.
+    headroom : share that stays free.
+
+    Returns
+    -------
+    Bytes of a device.
+
     >>> from types import SimpleNamespace
     >>> float(room(SimpleNamespace(memory_bytes=80e9), 0.05)) / 1e9
     76.0
@@ -65,7 +74,25 @@ def room(machine: Machine, headroom: float) -> Array:
 
 
 def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | None = None) -> Memory:
-    """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive."""
+    """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : devices.
+    at : layouts (`physics.layouts`).
+    schedule : order of the passes of a pipeline.
+
+    Returns
+    -------
+    Bytes of a device by part.
+
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+    >>> found = memory(transformer(), node(), layouts(8, global_batch=8, accelerators_per_node=8))
+    >>> float(found.parts["weights"]) == 2 * float(transformer().params)
+    True
+    """
     dense, routed = local_parameters(ops, at)
     routed = routed + ops.table_params / at.k
     group = at.dp * at.cp
@@ -130,6 +157,18 @@ def state_bytes(
     bit the weight is its own master and the moments take 8 bytes. A gradient is as wide as its weight, or as
     `gradient_bytes` where that is wider.
 
+    Parameters
+    ----------
+    params : parameters of the device before sharding.
+    trainable_fraction : share of them that is trained.
+    weight_bytes : of a weight [B].
+    weight_shards, gradient_shards, optimizer_shards : ranks that share each.
+    gradient_bytes : of a gradient [B], where wider than a weight.
+
+    Returns
+    -------
+    Bytes of weights, gradients and optimizer states.
+
     >>> w, g, o = state_bytes(1e9, trainable_fraction=1, weight_bytes=2, weight_shards=1, gradient_shards=1,
     ...                       optimizer_shards=8)
     >>> float(w / 1e9), float(g / 1e9), float(o / 1e9)
@@ -163,6 +202,20 @@ def transformer_activation_bytes(
     With sequence parallelism the first term is divided by t as well. Fused attention keeps no score matrix.
     With f = 4h and t = 1 this is 34 s b h.
 
+    Parameters
+    ----------
+    tokens : s b, of a micro-batch on a context rank.
+    hidden : h, width of the model.
+    ffn_width : f, width of the feed-forward layer.
+    tp : t, tensor ranks.
+    sequence_parallel : 1 where norms are cut too.
+    recompute : share of the forward pass that is repeated.
+    element_bytes : w, of an element [B].
+
+    Returns
+    -------
+    Bytes of one layer and micro-batch.
+
     >>> float(transformer_activation_bytes(1.0, 1.0, 4.0, tp=1, sequence_parallel=1, recompute=0.0))
     34.0
     """
@@ -180,6 +233,17 @@ def layers_alive(layers: ArrayLike, pp: ArrayLike, vpp: ArrayLike, micro_batches
     """Layers times micro-batches whose activations the first stage holds under 1F1B.
 
     One stage keeps min(p, m) micro-batches of L/p layers; interleaving adds (p - 1)/(p v).
+
+    Parameters
+    ----------
+    layers : L, of the model.
+    pp : p, pipeline stages.
+    vpp : v, virtual stages of a device.
+    micro_batches : m, of a step.
+
+    Returns
+    -------
+    Layers times micro-batches.
 
     >>> float(layers_alive(32, 4, 1, 16)), float(layers_alive(32, 1, 1, 16))
     (32.0, 32.0)
