@@ -122,12 +122,12 @@ def inputs_of(envelope: Envelope) -> dict[str, object]:
     return dict(inputs) if isinstance(inputs, Mapping) else {}
 
 
-def mapping(value: Any) -> dict[str, Any]:
+def mapping(value: object) -> dict[str, Any]:
     """A mapping, empty for anything else."""
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def mappings(value: Any) -> list[dict[str, Any]]:
+def mappings(value: object) -> list[dict[str, Any]]:
     """The mappings of a list, without anything else that was in it."""
     items = value if isinstance(value, (list, tuple)) else ()
     return [dict(item) for item in items if isinstance(item, Mapping)]

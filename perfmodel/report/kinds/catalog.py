@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.report.model import Column, Envelope, Table, result_of
+from perfmodel.report.model import Column, Envelope, Table, mappings, result_of
 
 _TITLES: dict[str, tuple[str, str, int]] = {
     # key: title, quantity, priority
@@ -89,8 +90,8 @@ def tables(envelope: Envelope) -> list[Table]:
     return found
 
 
-def _listing(result: dict[str, Any]) -> Table:
-    entries = result["entries"]
+def _listing(result: Mapping[str, object]) -> Table:
+    entries = mappings(result.get("entries"))
     keys = list(entries[0]) if entries else []
     columns = []
     for key in keys:

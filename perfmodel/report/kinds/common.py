@@ -14,6 +14,7 @@ from perfmodel.report.model import (
     Series,
     Table,
     inputs_of,
+    listed,
     mappings,
     result_of,
 )
@@ -70,7 +71,7 @@ def sample_of(envelope: Envelope) -> str:
     return "sample"
 
 
-def array(result: Mapping[str, Any], key: str, length: int) -> list[Any]:
+def array(result: Mapping[str, object], key: str, length: int) -> list[Any]:
     """An aligned array, filled with None where the result has none."""
     value = result.get(key)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -91,9 +92,9 @@ def weak_chart(
     return Chart(WEAK_SCALING, "K", ratio, [*curves, flat], alt=alt, marks=marks, floor=floor)
 
 
-def at(result: Mapping[str, Any], key: str, k: Any) -> Any:
+def at(result: Mapping[str, object], key: str, k: Any) -> Any:
     """The entry of an array that belongs to one K."""
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     if k not in ks:
         return None
     return array(result, key, len(ks))[ks.index(k)]
@@ -139,7 +140,7 @@ def assumptions(result: Mapping[str, object]) -> list[Table]:
     return [Table("Assumptions and what they rest on", columns, rows, role="assumptions")]
 
 
-def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
+def sensitivity(result: Mapping[str, object], at_k: Any = None) -> list[Table]:
     """How the step time, at one K of a curve, answers to each input, largest first."""
     rows = mappings(result.get("sensitivity"))
     if not rows:
@@ -165,7 +166,7 @@ def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
     return [Table("Sensitivity", columns, cells, note=note, role="sensitivity")]
 
 
-def ladder(result: Mapping[str, Any]) -> list[Table]:
+def ladder(result: Mapping[str, object]) -> list[Table]:
     """What each step to the next K brings and costs for the same work; none without a price."""
     steps = [s for s in mappings(result.get("marginal")) if s.get("cost_usd") is not None]
     if not steps:
@@ -218,10 +219,10 @@ def largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[f
     return shown | {"other": [sum(values[i] or 0.0 for values in rest) for i in range(n)]}
 
 
-def boundaries(result: Mapping[str, Any]) -> list[Mark]:
+def boundaries(result: Mapping[str, object]) -> list[Mark]:
     """Where a node, a leaf or a rack is full."""
     marks = []
-    for item in result.get("boundaries") or ():
+    for item in listed(result.get("boundaries")):
         if isinstance(item, Mapping) and isinstance(item.get("k"), (int, float)):
             label = str(item.get("name") or item.get("label") or "boundary")
             marks.append(Mark(label, float(item["k"]), style="boundary"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.report.kinds import common
@@ -14,6 +15,7 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    listed,
     mapping,
     mappings,
     result_of,
@@ -39,8 +41,8 @@ def tables(envelope: Envelope) -> list[Table]:
     return [_curve(result), *_objectives(result), _knees(result)]
 
 
-def _curve(result: dict[str, Any]) -> Table:
-    loads = list(result.get("load") or ())
+def _curve(result: Mapping[str, object]) -> Table:
+    loads = listed(result.get("load"))
     columns = [Column(_LOADS.get(str(result.get("load_kind")), "load"), "", 0, "load")]
     values: list[list[Any]] = [loads]
 

@@ -15,6 +15,7 @@ from perfmodel.report.model import (
     Series,
     Table,
     inputs_of,
+    mapping,
     mappings,
     result_of,
 )
@@ -139,7 +140,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     return [*_sweep_chart(result), *_front_chart(envelope)]
 
 
-def _sweep_chart(result: Mapping[str, Any]) -> list[Chart]:
+def _sweep_chart(result: Mapping[str, object]) -> list[Chart]:
     sweep = result.get("sweep")
     if not isinstance(sweep, Mapping):
         return []
@@ -174,7 +175,7 @@ def _run(row: Mapping[str, Any]) -> float:
     return float(row.get("wall_s") or row.get("time_s") or 0.0)
 
 
-def candidates(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def candidates(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The ranked candidates, best first."""
     return mappings(result.get("candidates"))
 
@@ -243,7 +244,7 @@ def _ranking(
     )
 
 
-def _from(result: Mapping[str, Any]) -> str:
+def _from(result: Mapping[str, object]) -> str:
     """Where efficiency counts from."""
     bases = mappings(result.get("baselines"))
     if len(bases) > 1:
@@ -276,7 +277,7 @@ def _bar(share: float) -> str:
     return "#" * max(1, round(10 * share))
 
 
-def _goals(result: Mapping[str, Any]) -> list[Table]:
+def _goals(result: Mapping[str, object]) -> list[Table]:
     rows = mappings(result.get("recommendations"))
     if not rows:
         return []
@@ -285,7 +286,7 @@ def _goals(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Goals", columns, cells, role="decision")]
 
 
-def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
+def _regimes(result: Mapping[str, object], note: str) -> list[Table]:
     """Each way to pay: p*, the fastest K and the exchange rate between them."""
     rows = mappings(result.get("regimes"))
     if not rows:
@@ -321,7 +322,7 @@ def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
     return [Table("Ways to pay, on the answer's cluster", columns, cells, note=note, role="curve")]
 
 
-def _goodput(result: Mapping[str, Any]) -> list[Table]:
+def _goodput(result: Mapping[str, object]) -> list[Table]:
     """The whole run under failures and preemptions, at each K of the answer's cluster."""
     table = result.get("goodput")
     if not isinstance(table, Mapping):
@@ -343,7 +344,7 @@ def _goodput(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Whole run, interruptions included", columns, cells, note=note, role="curve")]
 
 
-def _sweep(result: Mapping[str, Any]) -> list[Table]:
+def _sweep(result: Mapping[str, object]) -> list[Table]:
     sweep = result.get("sweep")
     if not isinstance(sweep, Mapping):
         return []
@@ -363,13 +364,13 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
     return [Table("What if", columns, cells, note=note, role="decision")]
 
 
-def _fleet_note(result: Mapping[str, Any]) -> str:
-    fleet = result.get("fleet") or {}
+def _fleet_note(result: Mapping[str, object]) -> str:
+    fleet = mapping(result.get("fleet"))
     done, cost = text.quantity(fleet.get("makespan_s"), "s"), text.quantity(fleet.get("cost_usd"), "USD")
     return f"{fleet.get('used')} of {fleet.get('accelerators')} accelerators; all done in {done} for {cost}."
 
 
-def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _refused(result: Mapping[str, object]) -> list[tuple[str, int]]:
     refused = result.get("refused")
     pairs = [(str(k), int(v)) for k, v in refused.items() if v] if isinstance(refused, Mapping) else []
     return sorted(pairs, key=lambda pair: -pair[1])

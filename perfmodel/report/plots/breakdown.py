@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
@@ -144,7 +145,7 @@ def _stack(envelope: Envelope, *, shares: bool) -> Figure:
     return figure
 
 
-def _ledger_k(result: dict[str, Any], curve: data.Scaling) -> float:
+def _ledger_k(result: Mapping[str, object], curve: data.Scaling) -> float:
     fastest = mapping(result.get("fastest")).get("k")
     known = [k for k, t in zip(curve.k, curve.time, strict=True) if t]
     return float(fastest) if fastest is not None else known[-1] if known else curve.k[-1]
