@@ -133,6 +133,16 @@ def mappings(value: object) -> list[dict[str, Any]]:
     return [dict(item) for item in items if isinstance(item, Mapping)]
 
 
+def amount(row: Mapping[str, object], key: str) -> float | None:
+    """A number of a mapping, None for anything else.
+
+    >>> amount({"k": 8, "cause": "host"}, "k"), amount({"k": 8, "cause": "host"}, "cause")
+    (8, None)
+    """
+    value = row.get(key)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
 def listed(value: object) -> list[Any]:
     """A list, one item for a single value, none for None."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

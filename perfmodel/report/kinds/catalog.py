@@ -102,7 +102,7 @@ def _listing(result: Mapping[str, object]) -> Table:
     return Table("", columns, rows, note, "decision")
 
 
-def _cell(key: str, value: Any) -> Any:
+def _cell(key: str, value: object) -> Any:
     return ("stale" if value else "") if key == "stale" else value
 
 

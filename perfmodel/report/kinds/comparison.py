@@ -103,7 +103,7 @@ def _causes(result: Mapping[str, object]) -> list[Table]:
     return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
 
 
-def _noise_is_none(value: Any) -> Any:
+def _noise_is_none(value: object) -> Any:
     return 0.0 if isinstance(value, float) and abs(value) < NOISE else value
 
 
@@ -185,7 +185,7 @@ def per_sample(result: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, 
     return {**mapping(found.get("a")), "k": k}, {**mapping(found.get("b")), "k": k}
 
 
-def _of_million(side: Mapping[str, Any], k: Any, key: str = "cost_usd") -> float | None:
+def _of_million(side: Mapping[str, object], k: object, key: str = "cost_usd") -> float | None:
     value = common.at(side, key, k)
     return None if value is None else value * 1e6
 

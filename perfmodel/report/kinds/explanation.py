@@ -68,12 +68,12 @@ def terms(result: Mapping[str, object]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
 
 
-def _shows(row: Mapping[str, Any]) -> bool:
+def _shows(row: Mapping[str, object]) -> bool:
     share = row.get("share")
     return row.get("time_s") != 0 and not (isinstance(share, (int, float)) and share < SHOWS)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return str(value).replace("_", " ")
 
 
@@ -115,7 +115,7 @@ def _terms(envelope: Envelope) -> list[Table]:
     ]
 
 
-def _slopes(value: Any) -> Cell:
+def _slopes(value: object) -> Cell:
     if not isinstance(value, Mapping):
         return as_cell(value)
     return ", ".join(f"{_plain(name)} {float(slope):+.2f}" for name, slope in value.items()) or None

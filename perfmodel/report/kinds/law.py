@@ -147,24 +147,24 @@ def charts(envelope: Envelope) -> list[Chart]:
     return [Chart("Speedup", "K", "speedup", series, alt=alt, y_log=True, y_quantity="x")]
 
 
-def label(curve: Mapping[str, Any]) -> str:
+def label(curve: Mapping[str, object]) -> str:
     """The parameters of a curve."""
     if curve.get("kappa") is not None:
         return f"sigma = {curve.get('serial_fraction'):g}, kappa = {curve['kappa']:g}"
     return f"s = {curve.get('serial_fraction'):g}"
 
 
-def _plain(value: Any) -> str | None:
+def _plain(value: object) -> str | None:
     return None if value is None else f"{value:g}"
 
 
-def _percent(value: Any) -> str | None:
+def _percent(value: object) -> str | None:
     if text.stated_digits() is not None:
         return _four(value)
     return f"{value:.1f}" if isinstance(value, (int, float)) else None
 
 
-def _four(value: Any) -> str | None:
+def _four(value: object) -> str | None:
     """Four decimals, or four digits of what they would not show; as many significant digits as somebody asked for."""
     if not isinstance(value, (int, float)):
         return None
@@ -173,7 +173,7 @@ def _four(value: Any) -> str | None:
     return f"{value:.4g}" if 0.0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
 
 

@@ -7,13 +7,16 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
+from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
     Column,
     Envelope,
+    Role,
     Series,
     Table,
+    amount,
     inputs_of,
     mapping,
     mappings,
@@ -170,9 +173,9 @@ def _front_chart(envelope: Envelope) -> list[Chart]:
     return [Chart("Cost against time", f"run time [{unit}]", "cost", series, alt=alt, y_quantity="USD")]
 
 
-def _run(row: Mapping[str, Any]) -> float:
+def _run(row: Mapping[str, object]) -> float:
     """Seconds of the whole run, or of a step where no run is given."""
-    return float(row.get("wall_s") or row.get("time_s") or 0.0)
+    return amount(row, "wall_s") or amount(row, "time_s") or 0.0
 
 
 def candidates(result: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -182,8 +185,8 @@ def candidates(result: Mapping[str, object]) -> list[dict[str, Any]]:
 
 def _ranking(
     heading: str,
-    rows: Sequence[Mapping[str, Any]],
-    role: Any,
+    rows: Sequence[Mapping[str, object]],
+    role: Role,
     note: str,
     marked: tuple[int, ...] = (),
     first: tuple[str, str] = ("#", "rank"),
@@ -226,9 +229,9 @@ def _ranking(
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
         values: list[Cell] = [
-            common.layout_text(row.get("layout")) or row.get("reason")
+            common.layout_text(row.get("layout")) or as_cell(row.get("reason"))
             if column.key == "layout"
-            else row.get(column.key)
+            else as_cell(row.get(column.key))
             for column in columns
         ]
         values[0] = values[0] if values[0] is not None else i + 1
@@ -262,12 +265,12 @@ def _limits_aside(envelope: Envelope) -> str:
     return f"Limits aside: some may miss the {' or the '.join(given)}." if given else ""
 
 
-def _front(rows: Sequence[Mapping[str, Any]], note: str) -> Table:
+def _front(rows: Sequence[Mapping[str, object]], note: str) -> Table:
     """The front with bars: the longer, the slower or the dearer."""
     table = _ranking("Pareto front: no layout is both faster and cheaper", rows, "curve", "")
     slow = max(map(_run, rows), default=0.0) or 1.0
-    dear = max((row.get("cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
-    bars = [(_bar(_run(row) / slow), _bar((row.get("cost_usd") or 0.0) / dear)) for row in rows]
+    dear = max((amount(row, "cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
+    bars = [(_bar(_run(row) / slow), _bar((amount(row, "cost_usd") or 0.0) / dear)) for row in rows]
     columns = [*table.heads, Column("time", "", 4, "time_bar"), Column("cost", "", 4, "cost_bar")]
     cells = [[*row, *bar] for row, bar in zip(table.rows, bars, strict=True)]
     return Table(table.title, columns, cells, note=note, role="curve")
@@ -376,7 +379,7 @@ def _refused(result: Mapping[str, object]) -> list[tuple[str, int]]:
     return sorted(pairs, key=lambda pair: -pair[1])
 
 
-def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def _overlap(a: Mapping[str, object], b: Mapping[str, Any]) -> bool:
     if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "time_s")):
         return False
     return bool(a["time_s_low"] <= b["time_s_high"] and b["time_s_low"] <= a["time_s_high"])

@@ -7,14 +7,17 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
+from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
     Column,
     Envelope,
     Mark,
+    Role,
     Series,
     Table,
+    amount,
     inputs_of,
     listed,
     mapping,
@@ -131,10 +134,10 @@ def _timed(result: Mapping[str, object]) -> list[Any]:
     return [k for k, time in pairs if time is not None]
 
 
-def _remedy(knee: Mapping[str, Any]) -> str:
+def _remedy(knee: Mapping[str, object]) -> str:
     """What the remedy for the cause would bring, or that it brings nothing."""
-    after, saves = knee.get("k_after_remedy"), knee.get("remedy_saves")
-    if saves is not None and saves < HELPS and (after is None or after <= knee["k"]):
+    after, saves, k = (amount(knee, key) for key in ("k_after_remedy", "remedy_saves", "k"))
+    if saves is not None and saves < HELPS and (after is None or k is None or after <= k):
         least = text.quantity(HELPS, "%")
         return (
             f"No remedy is known: {knee['remedy']} would save less than {least} of the step beyond the knee."
@@ -143,9 +146,9 @@ def _remedy(knee: Mapping[str, Any]) -> str:
         [] if saves is None else [f"beyond the knee it would save {text.quantity(saves, '%')} of the step"]
     )
     if after is not None:
-        moved = "would stay" if after == knee["k"] else "would then be"
+        moved = "would stay" if after == k else "would then be"
         brings.append(f"the knee {moved} at K = {after}")
-    return f"Remedy: {'; '.join([knee['remedy'], *brings])}."
+    return f"Remedy: {'; '.join([str(knee['remedy']), *brings])}."
 
 
 def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
@@ -233,11 +236,11 @@ def knees(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
 def _decision(result: Mapping[str, object]) -> list[Table]:
     rows: list[tuple[Cell, ...]] = []
 
-    def add(label: str, k: Any, why: str) -> None:
+    def add(label: str, k: object, why: str) -> None:
         rows.append(
             (
                 label,
-                k,
+                as_cell(k),
                 common.at(result, "time_s", k),
                 common.at(result, "speedup", k),
                 common.at(result, "efficiency", k),
@@ -378,7 +381,7 @@ def _ledger(result: Mapping[str, object]) -> list[Table]:
     return _by_k(result, "ledger_accelerator_s", "Lost accelerator time", note, "detail")
 
 
-def _by_k(result: Mapping[str, object], key: str, heading: str, note: str, role: Any) -> list[Table]:
+def _by_k(result: Mapping[str, object], key: str, heading: str, note: str, role: Role) -> list[Table]:
     parts = mapping(result.get(key))
     ks = listed(result.get("k"))
 
@@ -447,14 +450,14 @@ def _threshold(result: Mapping[str, object]) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.7
 
 
-def _span(knee: Mapping[str, Any], before: str = "") -> str:
+def _span(knee: Mapping[str, object], before: str = "") -> str:
     low, high = knee.get("k_low"), knee.get("k_high")
     if low is None or high is None or low == high:
         return ""
     return f"{before}{low}-{high}; " if before else f" (band {low}-{high})"
 
 
-def _ends(result: Mapping[str, object], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+def _ends(result: Mapping[str, object], p_star: Mapping[str, object], fastest: Mapping[str, Any]) -> str:
     of = " a step" if result.get("cost_basis") == "one step" else ""
     cost = _cost(p_star, of) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
@@ -481,15 +484,17 @@ def _ends(result: Mapping[str, object], p_star: Mapping[str, Any], fastest: Mapp
     return sentence + "."
 
 
-def _cost(point: Mapping[str, Any], of: str = "") -> str:
+def _cost(point: Mapping[str, object], of: str = "") -> str:
     """What a choice costs, with its band where the result has one."""
-    cost, least, most = (text.quantity(point.get(f"cost_usd{end}"), "USD") for end in ("", "_low", "_high"))
+    cost, least, most = (
+        text.quantity(amount(point, f"cost_usd{end}"), "USD") for end in ("", "_low", "_high")
+    )
     if point.get("cost_usd_low") is None or least == most:
         return f"{cost}{of}"
     return f"{cost}{of}, band {least.removesuffix(' USD')} to {most.removesuffix(' USD')}"
 
 
-def _basis(value: Any) -> str:
+def _basis(value: object) -> str:
     """What the cost is for, with the thousands of its steps apart."""
     words = str(value).replace("_", " ").split() if value else []
     return " ".join(f"{int(word):,}" if word.isdecimal() else word for word in words)

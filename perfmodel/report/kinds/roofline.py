@@ -93,11 +93,11 @@ def phases(result: Mapping[str, object]) -> list[dict[str, Any]]:
     return mappings(result.get("phases"))
 
 
-def _first(value: Any) -> Any:
+def _first(value: object) -> Any:
     items = listed(value)
     return items[0] if items else None
 
 
-def _entry(value: Any, index: int) -> Any:
+def _entry(value: object, index: int) -> Any:
     items = listed(value)
     return items[min(index, len(items) - 1)] if items else None

@@ -172,7 +172,7 @@ def _marks(result: Mapping[str, object]) -> list[Mark]:
     ]
 
 
-def _bend_why(bend: Mapping[str, Any]) -> str:
+def _bend_why(bend: Mapping[str, object]) -> str:
     cause = str(bend.get("cause") or "")
     return cause if bend.get("k") is None else f"first K below the threshold: {cause}"
 
@@ -296,11 +296,11 @@ def _parts(result: Mapping[str, object]) -> list[Table]:
     return [Table("Time by part", columns, rows, role="breakdown")]
 
 
-def _finest(parts: Mapping[str, Any]) -> str:
+def _finest(parts: Mapping[str, object]) -> str:
     """The column of the part whose unit all parts take: the one that mostly takes least."""
     middle: dict[str, float] = {}
     for name, values in parts.items():
-        timed = sorted(v for v in values if v)
+        timed = sorted(v for v in listed(values) if v)
         if timed:
             middle[str(name)] = timed[(len(timed) - 1) // 2]
     return f"{min(middle, key=lambda name: middle[name])}_s" if middle else ""
@@ -339,7 +339,7 @@ def _gap(result: Mapping[str, object]) -> list[Table]:
     return [Table("Gap to ideal", columns, rows, note=str(gap.get("note") or ""), role="breakdown")]
 
 
-def _percent(value: Any) -> str | None:
+def _percent(value: object) -> str | None:
     return f"{value:.1f} %" if isinstance(value, (int, float)) else None
 
 
@@ -378,11 +378,11 @@ def _fits(result: Mapping[str, object]) -> list[Table]:
     return [Table("Fits", columns, rows, note=note, role="breakdown")]
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return text.number(value) if isinstance(value, (int, float)) else ""
 
 
-def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
+def _value(fit: Mapping[str, object], key: str, error: str) -> str:
     value, spread = fit.get(key), fit.get(error)
     if not isinstance(value, (int, float)):
         return "-"
@@ -423,7 +423,7 @@ def _straggler(result: Mapping[str, object]) -> list[Table]:
     return [Table(heading, columns, rows, note=note, role="breakdown")]
 
 
-def _or_beyond(k: Any) -> str:
+def _or_beyond(k: object) -> str:
     return "beyond the measured range" if k is None else f"K = {k}"
 
 

@@ -92,7 +92,7 @@ def notes(envelope: Envelope) -> list[str]:
     ]
 
 
-def _by_reason(rows: Sequence[Mapping[str, Any]], noun: tuple[str, str], said: str, key: str) -> list[str]:
+def _by_reason(rows: Sequence[Mapping[str, object]], noun: tuple[str, str], said: str, key: str) -> list[str]:
     """A line for each reason, with the first place, or one for all where they are many."""
     reasons = Counter(str(one.get("reason")) for one in rows)
     if len(reasons) > MOST_REASONS:
@@ -119,7 +119,7 @@ def _skipped(result: Mapping[str, object]) -> list[str]:
     return found
 
 
-def _first_place(rows: Iterable[Mapping[str, Any]]) -> str:
+def _first_place(rows: Iterable[Mapping[str, object]]) -> str:
     place = next((str(row["place"]) for row in rows if row.get("place")), "")
     return f"{place}: " if place else ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, explanation
@@ -155,4 +155,4 @@ def _end_label(axes: Axes, x: float, y: float, label: str) -> None:
     axes.annotate(label, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=11)
 
 
-PLOTS: dict[str, Any] = {"parts": parts, "shares": shares, "ledger": ledger, "terms": terms}
+PLOTS: dict[str, style.Plot] = {"parts": parts, "shares": shares, "ledger": ledger, "terms": terms}

@@ -146,7 +146,7 @@ def admitted(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, object] = {
+PLOTS: dict[str, style.Plot] = {
     "roofline": roofline,
     "straggler": straggler,
     "collective": collective,

@@ -40,4 +40,4 @@ def sweep(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, object] = {"sweep": sweep}
+PLOTS: dict[str, style.Plot] = {"sweep": sweep}
