@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,25 @@ class Measurement:
     algorithm: str
     time_s: float
     source: str
+
+
+class Row(TypedDict):
+    """One algorithm at one size in one group, as `result.rows` has it."""
+
+    algorithm: str
+    bytes: float
+    ranks: int
+    nodes: float
+    steps: float
+    alpha_s: float
+    beta_s: float
+    gamma_s: float
+    time_s: float
+    formula: str
+
+
+# "from" is no name of Python, so the keys are listed in another form.
+Crossover = TypedDict("Crossover", {"ranks": int, "from": str, "to": str, "bytes": float})
 
 
 @dataclass(frozen=True)
@@ -375,16 +394,16 @@ def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dic
 def _result(
     asked: Asked,
     rows: list[_Priced],
-    inputs: dict[str, Any],
-    links: dict[str, Any],
+    inputs: Mapping[str, object],
+    links: Mapping[str, object],
     nodes: Array,
-    measured: Sequence[dict[str, Any]],
+    measured: Sequence[Mapping[str, object]],
     notes: Sequence[str],
     seed: int,
 ) -> Result:
     size, n = _grid(asked)
     shape = (size.shape[0], n.shape[1])
-    table = [
+    table: list[Row] = [
         {
             "algorithm": row.name,
             "bytes": asked.sizes[i],
@@ -430,9 +449,9 @@ def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, Any]:
     return {"ranks": asked.ranks[-1], "bytes": sizes, "time_s": times}
 
 
-def _fastest(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fastest(table: list[Row]) -> list[dict[str, object]]:
     """The least of each size and group; `auto` is not an algorithm of its own."""
-    best: dict[tuple[float, int], dict[str, Any]] = {}
+    best: dict[tuple[float, int], Row] = {}
     for row in table:
         key = (row["bytes"], row["ranks"])
         if row["algorithm"] != AUTO and (key not in best or row["time_s"] < best[key]["time_s"]):
@@ -443,7 +462,7 @@ def _fastest(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int) -> list[dict[str, Any]]:
+def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int) -> list[Crossover]:
     """Sizes at which the fastest algorithm changes, and at which ring and tree change places, in one group."""
     named = {name: cost for name, cost in costs.items() if name != AUTO}
     if len(named) < 2 or ranks < 2:
@@ -459,10 +478,10 @@ def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int)
     return found
 
 
-def _changes(names: list[str], times: Array, ranks: int) -> list[dict[str, Any]]:
+def _changes(names: list[str], times: Array, ranks: int) -> list[Crossover]:
     """Where the leader changes; the size is read off the logarithms of both, straight between two points of the grid."""
     leader = times.argmin(axis=0)
-    found = []
+    found: list[Crossover] = []
     for i in np.flatnonzero(np.diff(leader)):
         first, then = int(leader[i]), int(leader[i + 1])
         gap = np.log(times[then, i : i + 2]) - np.log(times[first, i : i + 2])
@@ -472,7 +491,7 @@ def _changes(names: list[str], times: Array, ranks: int) -> list[dict[str, Any]]
     return found
 
 
-def _sentence(asked: Asked, table: list[dict[str, Any]], crossings: list[dict[str, Any]]) -> str:
+def _sentence(asked: Asked, table: list[Row], crossings: list[Crossover]) -> str:
     """The fastest at the largest question, and where ring and tree change places."""
     size, ranks = asked.sizes[-1], asked.ranks[-1]
     here = {r["algorithm"]: r["time_s"] for r in table if r["bytes"] == size and r["ranks"] == ranks}
