@@ -143,6 +143,17 @@ def amount(row: Mapping[str, object], key: str) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def as_cell(value: object) -> Cell:
+    """What a table can hold: nested things become short text."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={as_cell(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(as_cell(item)) for item in value)
+    return str(value)
+
+
 def listed(value: object) -> list[Any]:
     """A list, one item for a single value, none for None."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

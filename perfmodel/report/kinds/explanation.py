@@ -8,8 +8,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
 MATTERS = 0.004  # slope from which an input is shown on a terminal
 SHOWS = 1e-6  # share of the step from which a term is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfmodel.report.model import Cell, Column, Envelope, Table, kind_of, result_of
+from perfmodel.report.model import Column, Envelope, Table, as_cell, kind_of, result_of
 
 _SUFFIXES = (
     ("_usd_per_h", "USD/h"),
@@ -107,14 +107,3 @@ def column_for(name: str, priority: int = 1) -> Column:
         if name.endswith(suffix):
             return Column(name[: -len(suffix)].replace("_", " "), unit, priority, name)
     return Column(name.replace("_", " "), "", priority, name)
-
-
-def as_cell(value: object) -> Cell:
-    """What a table can hold: nested things become short text."""
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={as_cell(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(as_cell(item)) for item in value)
-    return str(value)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -15,6 +14,7 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    as_cell,
     listed,
     mapping,
     mappings,

@@ -7,7 +7,6 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -18,6 +17,7 @@ from perfmodel.report.model import (
     Series,
     Table,
     amount,
+    as_cell,
     inputs_of,
     listed,
     mapping,

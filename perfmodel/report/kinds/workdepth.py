@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -14,6 +13,7 @@ from perfmodel.report.model import (
     Envelope,
     Series,
     Table,
+    as_cell,
     inputs_of,
     listed,
     mapping,
