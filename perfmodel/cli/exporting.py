@@ -173,7 +173,7 @@ def emit_export(text: str, output: Path | None, quiet: bool) -> None:
         typer.echo(f"wrote {output}", err=True)
 
 
-def _plain(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(chosen: Mapping[str, object]) -> dict[str, object]:
     return {
         key: value for key, value in chosen.items() if value is not None and key not in ("dp", "accumulation")
     }

@@ -122,7 +122,7 @@ def _checked(reading: Reading, overrides: Mapping[str, object], specs: tuple[Pat
     return not missing
 
 
-def _result(reading: Reading, job: Mapping[str, Any], complete: bool) -> Result:
+def _result(reading: Reading, job: Mapping[str, object], complete: bool) -> Result:
     from perfmodel.results.envelope import Result
 
     draft = reading.draft

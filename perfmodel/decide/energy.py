@@ -126,7 +126,7 @@ def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
 
 
 def measured_power(beliefs: Beliefs) -> MeasuredPower | None:
-    """What power logs said, where the beliefs hold it."""
+    """The power that logs measured, where the beliefs hold it."""
     return None if beliefs.calibration is None else beliefs.calibration.power
 
 

@@ -263,7 +263,7 @@ def unmeasured(job: Job, beliefs: Beliefs) -> list[str]:
 
 
 def defaults(job: Job, found: Curve) -> list[str]:
-    """What nobody declared or measured, in words."""
+    """Facts that were neither declared nor measured, in words."""
     node = job.cluster.node
     said = [note for note in job.notes if "default" in note or "nearest precision" in note]
     if job.cluster.network_bytes_per_s is None:

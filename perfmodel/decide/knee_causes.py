@@ -23,8 +23,7 @@ from perfmodel.decide.knee import (
     marginal_knee,
     threshold_knee,
 )
-from perfmodel.decide.metrics import efficiency, speedup
-from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.decide.metrics import efficiency, efficiency_band, is_timed, speedup
 from perfmodel.decide.remedies import Here, after_remedy, job_at, remedy
 from perfmodel.physics.laws import Regime
 from perfmodel.physics.layouts import Sharding
@@ -181,7 +180,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
 
 
 def _k_after(after: Knee, last_k: int) -> int | None:
-    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    """The knee after a remedy; the last K, a lower bound, where it lies beyond the range."""
     if not after.reached:
         return last_k
     return int(after.k) if np.isfinite(after.k) else None

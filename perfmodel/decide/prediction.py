@@ -32,8 +32,8 @@ from perfmodel.training.setup import Setup, setup_of
 Array = NDArray[np.float64]
 
 DRAWS = 200
-NOTED_SAVING = 0.02  # of a step, from which a vocabulary is told to be padded
-NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
+NOTED_SAVING = 0.02  # of a step, from which a note says that a vocabulary should be padded
+NOTED_LOSS = 0.02  # of a run, from which a note says that interruptions are not in its energy
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,7 +240,7 @@ def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
 
 
 def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Any] | None:
-    """The whole run at each K; None where nobody says how long it is."""
+    """The whole run at each K; None where its length is not stated."""
     if job.run_samples is None and job.steps is None:
         return None
     steps = (
@@ -271,7 +271,7 @@ def _energy(job: Job, found: Curve, beliefs: Beliefs, steps: float, work: Array)
 
 
 def _lost_energy(cost: Decision) -> list[str]:
-    """Said where interruptions lengthen the run: they are in its cost and not in its energy."""
+    """A note where interruptions lengthen the run: they are in its cost and not in its energy."""
     with np.errstate(invalid="ignore"):
         lost = float(np.nanmax(cost.bill.wall_s / cost.bill.time_s, initial=1.0)) - 1.0
     told = "energy and carbon are of useful steps: what runs between an interruption and its repair is not in them"
@@ -319,7 +319,7 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
 
 
 def _odd_vocabulary(found: Curve) -> list[str]:
-    """Said where nobody rounds a vocabulary up whose logits tensor cores must wait for."""
+    """A note where padding the vocabulary would make its logits faster on tensor cores."""
     saved = np.where(found.feasible, padding_saves(found), 0.0)
     most = int(np.argmax(saved))
     if saved[most] < NOTED_SAVING:

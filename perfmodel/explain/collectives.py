@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.explain.one_collective import crossovers, decomposed
+from perfmodel.explain.one_collective import Crossover, crossovers, decomposed
 from perfmodel.physics.algorithms import ALGORITHMS, AUTO, CODES, has
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import micro_batch
@@ -141,7 +141,7 @@ class Point:
         return replace(self, machine=machine, c=replace(self.c, bus_bytes_per_s=self.c.bus_bytes_per_s * up))
 
 
-def _one(value: Any) -> float:
+def _one(value: object) -> float:
     return float(np.asarray(value, dtype=float).ravel()[0])
 
 
@@ -272,7 +272,7 @@ def _exchange(point: Point, found: _Priced, exposed_s: float, time_s: float) -> 
     )
 
 
-def _parts_of(point: Point, call: Call) -> tuple[float, float, float, float, dict[str, Any] | None]:
+def _parts_of(point: Point, call: Call) -> tuple[float, float, float, float, Crossover | None]:
     """Messages, alpha, beta and gamma of one call, and the size at which ring and tree change places in its group."""
     links = Links(point.machine, point.at, point.c)
     size, n, stride = (np.asarray(x) for x in (call.message_bytes, call.ranks, call.stride))

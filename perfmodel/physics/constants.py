@@ -25,7 +25,7 @@ class About(NamedTuple):
 
     @property
     def is_assumed(self) -> bool:
-        """Whether nobody measured or published it."""
+        """Whether it was neither measured nor published."""
         return self.source.startswith("assumed")
 
 
@@ -272,6 +272,10 @@ DEFAULT_AXES: Annotated[float, About("1", "assumed: two, as TPU v2 and v3 have",
 
 def about() -> Mapping[str, About]:
     """Each constant of this module by name.
+
+    Returns
+    -------
+    What is known of each constant, by name.
 
     >>> about()["TILE_BYTES"].unit, about()["DEFAULT_AXES"].is_assumed
     ('B', True)

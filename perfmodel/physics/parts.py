@@ -311,6 +311,14 @@ DEVICE: Final = tuple(part.name for part in PARTS if part.activity in ("compute"
 def activity(name: str) -> str:
     """What an accelerator does during a part of the step, or during a column of a study's timings.
 
+    Parameters
+    ----------
+    name : of a part or of a column.
+
+    Returns
+    -------
+    One of `Activity`.
+
     >>> activity("optimizer"), activity("bubble"), activity("communication"), activity("idle")
     ('memory', 'waiting', 'communication', 'waiting')
     """

@@ -14,7 +14,7 @@ _MOST_BYTES = 500_000_000
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The envelope in `path`; HTML is told from JSON by its first character."""
+    """The envelope in `path`; HTML and JSON differ in their first character."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise SpecError(Problem(str(path), code="R003", message="too large for a saved result"))

@@ -157,7 +157,7 @@ class Finisher:
         return layout.model_copy(update={"schedule": said})
 
     def _sharded_in_a_node(self, layout: Layout, shared: Sequence[int]) -> Layout:
-        """`hsdp` of which nobody gave the group: the ranks of a node, where they divide those that share weights."""
+        """The group of `hsdp` where none is stated: the ranks of a node, where they divide those that share weights."""
         in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
         uneven = [ranks for ranks in shared if ranks > in_node and ranks % in_node]
         if uneven:  # a group of all ranks: fsdp by another name
@@ -173,7 +173,7 @@ class Finisher:
         self.problems.append(self.tree.mark_at(path).problem(code, message, help))
 
     def _algorithms(self) -> None:
-        """Reduction in the switch needs a switch that reduces; what an exchange cannot do is said."""
+        """Reduction in the switch needs a switch that reduces; a note names what an exchange cannot do."""
         chosen, cluster = self.spec.algorithm, self.spec.cluster
         if chosen is None:
             return

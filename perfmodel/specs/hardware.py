@@ -225,7 +225,7 @@ class Cluster(Record):
 
     @property
     def cards(self) -> int | None:
-        """Network cards of a node: those used, else the node's own; None where nobody said."""
+        """Network cards of a node: those used, else the node's own; None where neither is stated."""
         return self.nics_per_node or self.node.nics_per_node
 
     @property

@@ -134,7 +134,7 @@ class Layout(SpecModel):
 
     @property
     def interleaving_unsaid(self) -> bool:
-        """Whether this is a pipeline of which nobody said how many virtual stages a device has."""
+        """Whether this is a pipeline whose virtual stages a device are not stated."""
         return self.pp > 1 and self.vpp is None and self.schedule in (None, "interleaved")
 
 

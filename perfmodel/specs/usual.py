@@ -1,4 +1,4 @@
-"""What a cluster usually has where nobody says: network cards, the rate of an unnamed network, the reach of its links.
+"""What a cluster usually has where it is not stated: network cards, the rate of an unnamed network, the reach of its links.
 
 The catalogue's nodes are the evidence: what nodes with this accelerator have, else those of its generation, else those
 with the named link. One rule serves the job files that people write and the measured runs of the corpus.
@@ -20,7 +20,7 @@ LARGEST_HOST: Final = 8  # accelerators; what has more under one host is a whole
 
 
 def completed(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, list[str]]:
-    """The cluster with its usual network and reach where nobody gave them, and notes that say so."""
+    """The cluster with its usual network and reach where they are not stated, and notes that say so."""
     notes: list[str] = []
     node, out = cluster.node, cluster.network
     reach = usual_domain(node, catalog) if node.scale_up_domain is None else node.scale_up_domain

@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`passed` is aligned with K. Without a quality column every K passes and `held` is None: nobody knows."""
+    """`passed` is aligned with K. Without a quality column every K passes and `held` is None: unknown."""
 
     passed: NDArray[np.bool_]
     held: bool | None

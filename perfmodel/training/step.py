@@ -190,7 +190,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
 
 def interleaved(ops: Operations, at: Layouts, c: Coefficients) -> Layouts:
-    """Layouts with the believed virtual stages where nobody said how many there are."""
+    """Layouts with the believed virtual stages where their number is not stated."""
     unsaid = np.isnan(at.vpp)
     if not unsaid.any():
         return at

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -34,11 +33,11 @@ class HfWorkload:
 class _Config:
     """Keys of one JSON object; what is missing or malformed is noted, to be refused all at once."""
 
-    def __init__(self, data: Mapping[str, Any], text: str, file: str) -> None:
+    def __init__(self, data: Mapping[str, object], text: str, file: str) -> None:
         self._data, self._lines, self._file = data, text.splitlines(), file
         self.problems: list[Problem] = []
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> object:
         return self._data.get(key)
 
     def integer(self, key: str, default: int | None = None) -> int:

@@ -172,3 +172,11 @@ def test_a_library_finds_all_links_of_a_cube_mesh_in_rings() -> None:
     ranks = topology.accelerators(graph)
     assert topology.collective_bandwidth(graph, ranks) == pytest.approx(6 * link)
     assert topology.collective_bandwidth(graph, ranks[:1]) == inf
+
+
+def test_a_network_of_which_nothing_is_stated_is_not_oversubscribed() -> None:
+    stated = Fabric(kind="fat-tree", oversubscription=1.0, leaf_nodes=2)
+    for nodes in (2, 4):
+        bare = topology.build(_cluster("dgx-h100", topology=None), nodes=nodes)
+        full = topology.build(_cluster("dgx-h100", topology=stated), nodes=nodes)
+        assert topology.bisection_bandwidth(bare) == pytest.approx(topology.bisection_bandwidth(full))

@@ -185,3 +185,13 @@ def test_experts_of_a_search_are_cut_as_those_of_a_layout_that_states_nothing():
     job = Setup(MIXTRAL, CATALOG.cluster("dgx-h100"), "bf16", k, np.array([64.0]), layout=Layout(tp=8, ep=1))
     at, _ = choose(job, centre(job, shipped_beliefs())[1])
     assert float(at.expert_ranks[0]) == 8.0
+
+
+def test_a_search_tries_one_stage_up_to_as_many_as_there_are_accelerators():
+    shape = shape_of(LLAMA, H100, None)
+    for most in (1, 2, 8):
+        space = usual_space(shape, Bounds(), most)
+        assert min(space.pp) == 1
+        assert max((*space.pp, *space.tp, *space.cp)) <= most
+        assert space.tp[0] == 1
+    assert {1, 2, 4, 8} <= set(usual_space(shape, Bounds(), 8).pp)

@@ -15,7 +15,7 @@ from perfmodel.physics.operations import operations
 from perfmodel.physics.products import logit_rate
 from perfmodel.physics.roofline import product_time
 from perfmodel.specs.catalog import Catalog
-from perfmodel.training.step import PARTS, step
+from perfmodel.training.step import PARTS, interleaved, step
 
 CATALOG = Catalog.default()
 
@@ -463,3 +463,11 @@ def test_a_declared_rate_of_the_input_bounds_the_step_by_itself(declared):
     without = step(RESNET, A100, at(16.0, batch=2048.0), textbook())
     assert slowest > 20 * float(without.time_s)
     assert float(found.time_s) == pytest.approx(slowest, rel=0.01)
+
+
+@pytest.mark.parametrize(("belief", "stages"), [(0.0, 1.0), (0.5, 8.0**0.5), (1.0, 8.0), (1.4, 8.0)])
+def test_believed_virtual_stages_are_a_power_of_the_layers_of_a_stage(belief, stages):
+    """32 layers on 4 stages: 8 layers each, and never more virtual stages than layers."""
+    c = replace(textbook(), interleave=np.asarray(belief))
+    found = interleaved(LLAMA, at(64.0, pp=4, vpp=np.array([np.nan, 2.0])), c)
+    assert found.vpp.tolist() == pytest.approx([stages, 2.0])

@@ -40,7 +40,7 @@ class Checked:
 
     @property
     def blocked(self) -> bool:
-        """Whether any policy fails, undecided ones counted as the user said."""
+        """Whether any policy fails, undecided ones counted as the user chose."""
         return any(policy["blocking"] for policy in self.result.result["policies"])
 
 

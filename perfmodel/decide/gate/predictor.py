@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
+from perfmodel.decide.metrics import efficiency_band
 from perfmodel.decide.prediction import predict
-from perfmodel.decide.ratio import efficiency_band
 from perfmodel.results.envelope import plain
 from perfmodel.specs.job import Job
 

@@ -24,7 +24,7 @@ def _location(file: str, line: int, column: int) -> list[dict[str, object]]:
     return [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
 
 
-def _result(row: Row) -> dict[str, Any]:
+def _result(row: Row) -> dict[str, object]:
     level = "error" if row.blocking else "warning"
     return {
         "ruleId": f"perfmodel/{row.rule}",

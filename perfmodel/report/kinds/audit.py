@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, inputs_of, mappings, result_of
@@ -61,7 +60,7 @@ def _cells(rows: list[dict[str, object]], columns: list[Column]) -> list[list[st
     ]
 
 
-def _versus(result: Mapping[str, Any]) -> list[Table]:
+def _versus(result: Mapping[str, object]) -> list[Table]:
     """The claimed ratio of two machines beside what their hardware and the model give."""
     versus = result.get("versus")
     if not isinstance(versus, Mapping):
@@ -81,7 +80,7 @@ def _versus(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Two machines", columns, rows, note=note, role="curve")]
 
 
-def _points(result: Mapping[str, Any]) -> list[Table]:
+def _points(result: Mapping[str, object]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
     ladder = mappings(result.get("ladder"))
     expected = {str(row.get("k")): row.get("efficiency") for row in ladder}
