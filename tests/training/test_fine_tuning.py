@@ -104,5 +104,8 @@ def test_a_changed_dimension_counts_the_parameters_anew() -> None:
     job = load_job(words, overrides={"workload.layers": 12}, catalog=CATALOG)
     assert float(setup_of(job).operations.params) == pytest.approx(12.37e9, rel=0.001)
     assert any("parameters are counted from the dimensions: layers changed" in note for note in job.notes)
+    varied = load_job(words | {"workload": {"extends": "llama3-70b", "layers": 12}}, catalog=CATALOG)
+    assert float(setup_of(varied).operations.params) == float(setup_of(job).operations.params)
+    assert any("layers changed" in note for note in varied.notes)
     said = load_job(words, overrides={"workload.layers": 12, "workload.params": "20 G"}, catalog=CATALOG)
     assert said.workload.params == 20e9
