@@ -8,7 +8,40 @@ from typing import Final
 # What a workload counts from its dimensions, and so states for these dimensions alone.
 COUNTED: Final = ("params", "trainable_params", "params_from_dimensions")
 DIMENSIONS: Final = frozenset(
-    ["layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "gated_mlp", "vocab", "tied_embeddings", "experts", "shared_experts", "moe_ffn", "dense_ffn", "shared_expert_ffn", "moe_latent", "first_dense_layers", "moe_interval", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "encoder_layers", "decoder_layers", "mamba_layers", "mlp_layers", "moe_layers", "attention_layers", "mamba_heads", "mamba_head_dim", "mamba_state", "mamba_groups"]
+    [
+        "layers",
+        "hidden",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "ffn",
+        "gated_mlp",
+        "vocab",
+        "tied_embeddings",
+        "experts",
+        "shared_experts",
+        "moe_ffn",
+        "dense_ffn",
+        "shared_expert_ffn",
+        "moe_latent",
+        "first_dense_layers",
+        "moe_interval",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
+        "encoder_layers",
+        "decoder_layers",
+        "mamba_layers",
+        "mlp_layers",
+        "moe_layers",
+        "attention_layers",
+        "mamba_heads",
+        "mamba_head_dim",
+        "mamba_state",
+        "mamba_groups",
+    ]
 )
 
 
