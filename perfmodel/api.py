@@ -7,7 +7,7 @@ file or mapping, and a dotted key reaches inside: `pm.predict("job.yaml", **{"wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -213,6 +213,7 @@ def plan(
     **keys: object,
 ) -> Result:
     """The best layout, K and hardware; `deadline`, `budget`, `tokens` and the rest are keys of the job."""
+    from perfmodel.decide.plan.elsewhere import elsewhere
     from perfmodel.decide.plan.planner import Request
     from perfmodel.decide.plan.run import plan_job
 
@@ -235,8 +236,11 @@ def plan(
         draws=draws,
         seed=seed,
     )
-    choices: Iterable[dict[str, object]] = [{"cluster": name} for name in clusters] or [{}]
-    jobs = gathered([partial(load_job, job, specs=specs, **(keys | choice)) for choice in choices])
+
+    def load(more: Mapping[str, object]) -> Job:
+        return load_job(job, specs=specs, **(keys | dict(more)))
+
+    jobs = gathered([partial(elsewhere, load, name) for name in clusters] or [partial(load, {})])
     return plan_job(
         jobs, request, _known(beliefs) or shipped_beliefs(), catalog=Catalog.default(specs)
     ).result

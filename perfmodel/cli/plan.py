@@ -212,19 +212,10 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
 
 
 def _moved(load: Callable[..., Job], name: str) -> Job:
-    """The job on another cluster. A price by the hour is of the job's own cluster: others have their own."""
-    from perfmodel.specs.prices import GIVEN
+    """The job on another cluster, its problems told of the flag."""
+    from perfmodel.decide.plan.elsewhere import elsewhere
 
-    job = load({"cluster": told_by("--clusters", name)})
-    if GIVEN not in (job.price.note or ""):
-        return job
-    own = load()
-    if own.cluster.node.accelerator.name == job.cluster.node.accelerator.name:
-        return job
-    nothing = told_by("--clusters", None)
-    there = load({"cluster": told_by("--clusters", name), "price.per_accelerator": nothing})
-    told = f"the price that is given is of {own.cluster.name}: {name} has its own"
-    return there.model_copy(update={"notes": (*there.notes, told)})
+    return elsewhere(load, told_by("--clusters", name), told_by("--clusters", None))
 
 
 def _job_files(folder: Path) -> list[Path]:

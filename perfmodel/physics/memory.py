@@ -26,6 +26,7 @@ CONV_KEPT = 2.2  # saved tensors per layer output: the output, its normalised co
 BUFFER_BYTES = (
     2.0  # of a weight's gradient on its way to where gradients are added up, and of a gathered weight
 )
+SUMMED_BYTES = 4.0  # of a gradient that is added up whole (torch's fsdp: to_accumulated_grad_if_needed)
 GATHERED_LAYERS = 2.0  # whose sharded weights are whole at once: the one at work and the next
 
 SELECTIVE_LEAST = 0.5  # of the activations, where some modules are repeated and nobody says which (assumed)
@@ -212,7 +213,13 @@ def _states(
             weight_shards=np.where(sharded & apart, size, 1.0),
             gradient_shards=np.where(gradients & apart, size, 1.0),
             optimizer_shards=np.where(cut, size, 1.0),
-            gradient_bytes=np.maximum(at.gradient_bytes, np.where(gradients, 0.0, at.held_gradient_bytes)),
+            # Those that FSDP adds up over micro-batches, before it scatters them, are in 32 bit.
+            gradient_bytes=np.maximum(
+                at.gradient_bytes,
+                np.where(
+                    np.logical_not(apart), SUMMED_BYTES, np.where(gradients, 0.0, at.held_gradient_bytes)
+                ),
+            ),
             optimizer_bytes=at.optimizer_bytes,
             frozen_bytes=frozen,
         )

@@ -20,6 +20,7 @@ from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import ZOO, files_by_name, spec_folders
 from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+from perfmodel.specs.recount import outdated
 from perfmodel.specs.workload import Workload
 
 if TYPE_CHECKING:
@@ -186,6 +187,9 @@ class Catalog:
         own = tree.without("extends")
         if "name" not in own.value:
             own = own.with_item("name", Tree(f"{extends.value}{VARIED}", extends.mark))
+        if kind == "workloads" and isinstance(parent.value, dict):
+            for key in outdated(own.value, {*parent.value, *own.value}):
+                parent = parent.without(key)
         # A variant is another thing: it takes over the values, not the title.
         return merge(parent.without("title"), own)
 

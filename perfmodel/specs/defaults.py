@@ -140,7 +140,12 @@ class Finisher:
                 "write precision: fp8, or leave fp8_recipe out",
             )
         for name in unmodelled(stack):
-            self.notes.append(f"stack.{name} is stated, not modelled yet")
+            memory = (
+                ": what is held on the device is, the time of the transfers is not"
+                if name == "offload"
+                else ""
+            )
+            self.notes.append(f"stack.{name} is stated, not modelled yet{memory}")
         return given or stack.gradient_dtype
 
     def _scheduled(self, layout: Layout) -> Layout:

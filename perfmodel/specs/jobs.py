@@ -18,6 +18,7 @@ from perfmodel.specs.job import Algorithm, Algorithms, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
 from perfmodel.specs.serving import ServingJob
 from perfmodel.specs.serving_words import KEY, is_serving, serving_job
+from perfmodel.specs.recount import COUNTED, DIMENSIONS, outdated, told
 
 __all__ = [
     "WORKLOAD_READERS",
@@ -157,67 +158,29 @@ def any_job_from_tree(
         resolved.tree = _set(resolved, parts, item, catalog, "jobs")
     if is_serving(resolved.tree):
         return serving_job(resolved, folder, catalog, default_name)
-    told = _recounted(resolved, [parts for parts, _ in deep])
+    recounted = _recounted(resolved, [parts for parts, _ in deep], tree.get("workload"))
     written = _measured_jitter(_shorthands(resolved), folder, resolved)
     spec = build(JobFile, written, resolved.bad, resolved.problems)
     job = Finisher(spec, written, catalog).job(default_name)
-    return job.model_copy(update={"notes": (*job.notes, told)}) if told else job
+    return job.model_copy(update={"notes": (*job.notes, recounted)}) if recounted else job
 
 
-# What a workload counts from its dimensions, and so states for these dimensions alone.
-_COUNTED = ("params", "trainable_params", "params_from_dimensions")
-_DIMENSIONS = frozenset(
-    [
-        "layers",
-        "hidden",
-        "heads",
-        "kv_heads",
-        "head_dim",
-        "ffn",
-        "gated_mlp",
-        "vocab",
-        "tied_embeddings",
-        "experts",
-        "shared_experts",
-        "moe_ffn",
-        "dense_ffn",
-        "shared_expert_ffn",
-        "moe_latent",
-        "first_dense_layers",
-        "moe_interval",
-        "q_lora_rank",
-        "kv_lora_rank",
-        "qk_nope_head_dim",
-        "qk_rope_head_dim",
-        "v_head_dim",
-        "encoder_layers",
-        "decoder_layers",
-        "mamba_layers",
-        "mlp_layers",
-        "moe_layers",
-        "attention_layers",
-        "mamba_heads",
-        "mamba_head_dim",
-        "mamba_state",
-        "mamba_groups",
-    ]
-)
-
-
-def _recounted(resolved: Resolution, changed: list[list[str]]) -> str | None:
-    """Drop the stated parameters of a workload whose dimensions were changed; what to say of it."""
+def _recounted(resolved: Resolution, changed: list[list[str]], written: Tree | None) -> str | None:
+    """Drop the stated parameters of a workload whose dimensions were changed; what to say of it, and of a variant."""
     names = {parts[1] for parts in changed if parts[0] == "workload" and len(parts) == 2}
-    dimensions = sorted(names & _DIMENSIONS)
     workload = resolved.tree.get("workload")
-    if not dimensions or workload is None or not isinstance(workload.value, dict):
+    if workload is None or not isinstance(workload.value, dict):
         return None
-    stated = [key for key in _COUNTED if key not in names and key in workload.value]
-    if not stated or workload.get("layers") is None or workload.get("hidden") is None:
-        return None
-    for key in stated:
+    gone = outdated(names, workload.value)
+    for key in gone:
         workload = workload.without(key)
     resolved.tree = resolved.tree.with_item("workload", workload)
-    return f"parameters are counted from the dimensions: {', '.join(dimensions)} changed, and the stated count was of others"
+    own = written.value if written is not None and isinstance(written.value, dict) else {}
+    # A variant of a model (`extends`) left its counts behind where the model was looked up.
+    varied = set(own) if "extends" in own and not set(COUNTED) & set(own) else set()
+    if gone or varied & DIMENSIONS:
+        return told(names | varied)
+    return None
 
 
 def _flag(key: str) -> str:

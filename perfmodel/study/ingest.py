@@ -37,6 +37,7 @@ class Gathered:
                 {key: value for key, value in vars(draw).items() if key != "notes"} for draw in self.draws
             ],
             "notes": [
+                *(f"{self.timings.file}: {words}" for words in self.timings.told),
                 *notes(self.readings),
                 *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
             ],
@@ -112,6 +113,7 @@ def joined(tables: Sequence[Timings]) -> Timings:
             for name in optional
         },
         ignored=tuple(dict.fromkeys(name for table in tables for name in table.ignored)),
+        told=tuple(dict.fromkeys(words for table in tables for words in table.told)),
         time_from_parts=all(table.time_from_parts for table in tables) and bool(parts),
     )
 

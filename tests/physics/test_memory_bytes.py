@@ -43,7 +43,7 @@ def test_what_sharding_cuts(sharding, cut):
 def test_sharded_weights_stay_whole_in_a_pipeline():
     params = 12 * H * H * LAYERS / 2 + WORDS * H  # one matrix for both ends is on both
     found = parts(micro_batch=1, pp=2, sharding=Sharding.FSDP)
-    assert (found["weights"], found["gradients"]) == (2 * params, 2 * params)
+    assert (found["weights"], found["gradients"]) == (2 * params, 4 * params)  # added up in 32 bit
     assert found["optimizer"] == 12 * params / 4
 
 

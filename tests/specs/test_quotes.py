@@ -109,3 +109,17 @@ def test_billions_of_tokens():
         catalog=CATALOG,
     )
     assert told.run_samples * 8192 == pytest.approx(100e9, rel=1e-3)
+
+
+def test_the_same_from_python():
+    import perfmodel as pm
+
+    asked = {"clusters": ["dgx-h100", "dgx-a100"], "k": 16, "global_batch": 64, "price": "2 USD/h"}
+    for job, rate in (
+        ({"workload": "llama3-8b", "cluster": "dgx-h100"}, None),
+        ({"workload": "llama3-8b"}, 2.0),
+    ):
+        rows = {row["cluster"]: row for row in pm.plan(job, **asked).to_dict()["result"]["by_cluster"]}
+        hourly = {name: row["cost_usd"] / (row["k"] * row["wall_s"]) * HOUR for name, row in rows.items()}
+        assert hourly["dgx-h100"] == pytest.approx(2.0)
+        assert (hourly["dgx-a100"] == pytest.approx(2.0)) == (rate is not None)

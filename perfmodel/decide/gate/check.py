@@ -75,6 +75,7 @@ def check(
     services.refuse_foreign(rules, gate.jobs)
     policies: list[dict[str, Any]] = []
     moved: list[dict[str, Any]] = []
+    switched: list[dict[str, Any]] = []
     entries: dict[str, baseline.Entry] = {}
     for name, job in gate.jobs.items():
         own = [
@@ -99,7 +100,8 @@ def check(
         for rule, policy in own:
             policies.append(_row(name, rule, decide_one(policy, result, reference, extended), undecided))
         if old is not None:
-            moved += _causes(name, wanted, old, entry, predict)
+            moved += _located(_causes(name, wanted, old, entry, predict), job)
+            switched += _switched(name, wanted, old, entry)
     verdicts = [policy["verdict"] for policy in policies]
     made = baseline.Lock(__version__, seed, dict(sorted(entries.items())))
     return Checked(
@@ -114,6 +116,7 @@ def check(
                 "verdict": overall(verdicts),
                 "policies": policies,
                 "changes": moved,
+                "layouts": switched,
                 "notes": _notes(gate, made if accept else lock, entries),
             },
             seed=seed,
@@ -157,6 +160,32 @@ def _causes(
     chosen = wanted or [parse("knee >= 1"), parse("cost >= 0 USD")]
     told = changes.effects(chosen, old.result, old.inputs, new.inputs, new.result, again, _memory)
     return [effect.mapping(name) for effect in told]
+
+
+def _located(told: list[dict[str, Any]], job: Job) -> list[dict[str, Any]]:
+    """The changes, each with the place of the input that it names, where a file has one."""
+    for row in told:
+        path = row.pop("path")
+        mark = job.error_at(".".join(path), "P000", "").problems[0] if path else None
+        row |= {
+            "file": None if mark is None else mark.file,
+            "line": None if mark is None else mark.line,
+            "column": None if mark is None else mark.column,
+        }
+    return told
+
+
+def _switched(
+    name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry
+) -> list[dict[str, Any]]:
+    """Another layout than the baseline's at the K that policies name, or at the first K where none does."""
+    before, after = (
+        dict(zip(one.result["k"], one.result.get("layout") or (), strict=False)) for one in (old, new)
+    )
+    common = [k for k in after if k in before and before[k] != after[k] and before[k] and after[k]]
+    named = {policy.k for policy in wanted if policy.k is not None}
+    shown = [k for k in common if k in named] or common[:1]
+    return [{"job": name, "k": k, "before": before[k], "after": after[k]} for k in shown]
 
 
 def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, object]:
