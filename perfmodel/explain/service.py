@@ -63,7 +63,7 @@ def _at_one_load(service: Service, chosen: Chosen) -> LoadCurve:
     whole = load_curve(service, chosen.layout, kind, loads)
     good = np.broadcast_to(whole.answer.stable, loads.shape).copy()
     if kind != "offline":
-        good &= np.isfinite(whole.times["tpot"]["mean"])
+        good &= np.isfinite(whole.times["ttft"]["mean"])
     limits = service.job.serving.slo.limits if service.job.serving.slo is not None else ()
     kept = good.copy()
     for quantity, statistic, limit in limits:

@@ -419,6 +419,10 @@ class Serving(SpecModel):
         if self.demand is not None and replicas > 1:
             raise problem("S010", "both a demand, which asks for the number of replicas, and that number",
                           "keep one of demand and layout.replicas", at="demand")  # fmt: skip
+        if self.output_tokens.mean <= 1.0 and self.slo is not None and self.slo.tpot is not None:
+            raise problem(
+                "S010", "an answer of one token has no time between tokens", "leave slo.tpot out", at="slo"
+            )
         if (self.version or self.date) and self.engine is None:
             at = "version" if self.version else "date"
             raise problem("S004", f"a {at} of which engine?", "name the engine, such as engine: vllm", at=at)

@@ -146,7 +146,10 @@ def latencies(
         loaded(service, kind, load),
         coefficients or service.coefficients,
     )
-    return found.answer, {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
+    token = found.tpot_s
+    if service.job.serving.output_tokens.mean <= 1.0:  # there is no time between tokens where there is one
+        token = {name: np.full_like(value, np.nan) for name, value in token.items()}
+    return found.answer, {"ttft": found.ttft_s, "tpot": token, "e2e": found.e2e_s}
 
 
 def load_curve(service: Service, layout: ServedLayout, kind: str, loads: Array) -> LoadCurve:

@@ -79,7 +79,7 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
     fits = bool(np.all(answer.fits))
     stable = np.broadcast_to(answer.stable, curve.load.shape)[at]
     if curve.kind == "rate":
-        stable = stable & np.isfinite(curve.times["tpot"]["mean"][at])
+        stable = stable & np.isfinite(curve.times["ttft"]["mean"][at])
     steady = np.where(stable, 1.0, np.nan)
 
     def of(value: Array) -> Array:

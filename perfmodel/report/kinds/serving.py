@@ -315,6 +315,8 @@ def charts(envelope: Envelope) -> list[Chart]:
         )  # fmt: skip
     parts = mapping(result.get("parts_s"))
     steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
+    if not steady:
+        return []
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
     )
