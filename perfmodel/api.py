@@ -330,6 +330,16 @@ def calibrate(
     **keys: object,
 ) -> Result:
     """Beliefs of one job given its measurements; the result goes where `beliefs` are asked for."""
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.calibrate.service import calibrate_service
+
+        _refuse_beliefs(beliefs)
+        if timings is None:
+            raise UsageError(
+                "nothing to calibrate with", code="U016", help="give timings: the report of a load tool"
+            )
+        return calibrate_service(service, [Path(timings)], seed=seed)
     from perfmodel.calibrate.run import calibrate_job
     from perfmodel.study.table import parse_timings
 

@@ -15,6 +15,7 @@ from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape, serving_shape
 from perfmodel.physics.serving_step import Deployment
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
+from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
 from perfmodel.serving.engine import Engine, engine, sequences_on
 from perfmodel.serving.precision import CACHE_BYTES, EXPERTS_ALONE, FORMATS, usual_precision
 from perfmodel.specs.serving import ServedLayout, ServingJob
@@ -34,6 +35,7 @@ class Service:
     belief: ServingBelief
     beliefs: ServingBeliefs
     is_usual: bool  # nobody stated the precision
+    root: Array | None = None  # of the joint covariance, where loads of this very stack were measured
 
     @property
     def coefficients(self) -> ServingCoefficients:
@@ -110,15 +112,22 @@ def service_of(job: ServingJob, beliefs: ServingBeliefs, precision: str | None =
     features = serving_features(
         device, arithmetic if arithmetic in device.peak else "bf16", known.era, job.cluster.node.scale_up
     )
+    belief, root = beliefs.belief(features), None
+    if isinstance(beliefs, CalibratedBeliefs):
+        if beliefs.matches(features):
+            belief, root = beliefs.posterior(), beliefs.root
+        else:
+            beliefs = population_of(beliefs)
     return Service(
         job=job,
         shape=serving_shape(job.workload),
         machine=machine(job.cluster, arithmetic),
         engine=known,
         precision=chosen,
-        belief=beliefs.belief(features),
+        belief=belief,
         beliefs=beliefs,
         is_usual=precision is None and said.precision is None,
+        root=root,
     )
 
 

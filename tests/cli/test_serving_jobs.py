@@ -93,7 +93,9 @@ def test_a_plan_meets_its_demand_or_fails(capsys, tmp_path):
         (["plan", CHAT, "--clusters", "hgx-a100"], "a100-sxm4-80gb has no fp8 arithmetic"),
         (["compare", CHAT, str(EXAMPLES / "purchase.yaml")], "this job serves requests"),
         (["workdepth", CHAT], "this job serves requests"),
-        (["calibrate", CHAT, "--timings", str(EXAMPLES / "rented-node.csv")], "this job serves requests"),
+        (["calibrate", CHAT, "--timings", str(EXAMPLES / "load-curve.csv")], "which layout was measured"),
+        (["calibrate", BENCHMARK, "--timings", str(EXAMPLES / "rented-node.csv")], "error"),
+        (["calibrate", BENCHMARK, "--ranks", "x.csv"], "--ranks: of training jobs alone"),
         (["validate", CHAT, "--timings", str(EXAMPLES / "rented-node.csv")], "this job serves requests"),
     ],
 )
@@ -102,6 +104,22 @@ def test_what_has_no_answer_is_refused_in_words(capsys, arguments, words):
     assert code == 2
     assert out == ""
     assert words in err
+
+
+def test_measured_loads_narrow_a_prediction(capsys, tmp_path):
+    beliefs = tmp_path / "beliefs.json"
+    job = ["-w", "llama3-8b", "--set", "serving.layout={tp: 1}", "--set", "serving.precision=bf16"]
+    code, out, _ = run(
+        capsys, "calibrate", BENCHMARK, *job, "--timings", EXAMPLES / "load-curve.csv", "-o", beliefs
+    )
+    assert code == 0
+    assert "5 measured loads" in out
+
+    def width(*more):
+        result = json.loads(run(capsys, "predict", BENCHMARK, *job, *more, "--format", "json")[1])["result"]
+        return result["tpot_s"]["mean_high"][0] / result["tpot_s"]["mean_low"][0]
+
+    assert width("--beliefs", beliefs) < width() or width() < 1.2
 
 
 def test_verbs_in_python_answer_for_services():

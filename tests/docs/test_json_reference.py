@@ -24,6 +24,7 @@ COMMANDS = {
     "service-explanation": "explain examples/serve-chat.yaml",
     "service-roofline": "roofline examples/serve-chat.yaml",
     "service-comparison": "compare examples/serve-chat.yaml --set serving.prefix_hit=0",
+    "serving-calibration": "calibrate examples/serve-benchmark.yaml --timings examples/load-curve.csv",
     "law": "law amdahl --serial 0.05 -k 1..8",
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",

@@ -164,12 +164,13 @@ def load_curve(service: Service, layout: ServedLayout, kind: str, loads: Array) 
     else:
         answer, times = latencies(service, at, kind, loads)
     slopes = _slopes(service, at, kind, loads)
-    return LoadCurve(service, layout, kind, loads, answer, times, _half(service, slopes), slopes)
+    scaled = {name: value * service.belief.spread[:, None] for name, value in slopes.items()}
+    return LoadCurve(service, layout, kind, loads, answer, times, _half(service, slopes, scaled), scaled)
 
 
 def _slopes(service: Service, at: Deployment, kind: str, loads: Array) -> dict[str, Array]:
-    """Terms of (1): change of the logarithm of each answer when a coefficient moves by its spread."""
-    median, spread = service.belief.median, service.belief.spread
+    """Slopes of (1): change of the logarithm of each answer with that of each coefficient."""
+    median = service.belief.median
     moved = np.concatenate([np.zeros((len(NAMES), 1)), np.diag(np.full(len(NAMES), _STEP))], axis=1)
     c = from_logs((median[:, None] + moved)[:, :, None])
     full = serving_answer(service.shape, service.machine, at, service.load(OFFLINE), c)
@@ -183,14 +184,16 @@ def _slopes(service: Service, at: Deployment, kind: str, loads: Array) -> dict[s
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(np.broadcast_to(value, (len(NAMES) + 1, loads.size)))
             change = (logs[1:] - logs[:1]) / _STEP
-        return np.asarray(np.nan_to_num(change, posinf=0.0, neginf=0.0) * spread[:, None])
+        return np.asarray(np.nan_to_num(change, posinf=0.0, neginf=0.0))
 
     rate = full.saturation_requests_per_s if kind == "rate" else found.throughput_out_tokens_per_s
     return {"throughput": slope(rate), "ttft": slope(found.ttft_s), "tpot": slope(found.tpot_s)}
 
 
-def _half(service: Service, slopes: Mapping[str, Array]) -> Half:
-    spread = {name: np.sqrt((value**2).sum(axis=0)) for name, value in slopes.items()}
+def _half(service: Service, slopes: Mapping[str, Array], scaled: Mapping[str, Array]) -> Half:
+    if service.root is not None:
+        scaled = {name: service.root.T @ value for name, value in slopes.items()}
+    spread = {name: np.sqrt((value**2).sum(axis=0)) for name, value in scaled.items()}
     width = service.beliefs.half_width
     throughput = width("throughput", spread["throughput"])
     times = {
