@@ -23,6 +23,7 @@ from perfmodel.decide.serving.money import MILLION, bill, watts
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
+from perfmodel.serving.calibrated import CalibratedBeliefs
 from perfmodel.serving.setup import Service, service_of
 from perfmodel.specs.serving import STATISTICS, ServingJob
 
@@ -33,7 +34,11 @@ _UNITS: Final = {"rate": "rate_per_s", "concurrency": "concurrency", "offline": 
 def predict_serving(job: ServingJob, beliefs: ServingBeliefs | None = None, *, seed: int = 0) -> Result:
     """Predict a serving job at all its loads. Nothing is drawn: the seed is only carried along."""
     service = service_of(job, beliefs or shipped_beliefs())
-    return Result("serving", inputs_of(job), answer(service, choose(service)), seed)
+    result = answer(service, choose(service))
+    if isinstance(beliefs, CalibratedBeliefs) and service.root is None:
+        on = ", ".join(f"{key} {value}" for key, value in beliefs.on.items())
+        result["notes"] = [*result["notes"], f"beliefs: calibrated on another stack ({on}): the shipped ones are used"]
+    return Result("serving", inputs_of(job), result, seed)
 
 
 def inputs_of(job: ServingJob) -> dict[str, Any]:
