@@ -64,15 +64,16 @@ function render(answer) {
   const nothing = () => {};
   for (const name of ["ttft", "tpot"]) {
     const times = result[`${name}_s`];
+    const ms = (values) => values.map((value) => (value === null ? null : 1e3 * value));
     const series = [
-      { name: "p99, 90 % band", look: "s0", x, y: times.p99, low: times.p99_low, high: times.p99_high },
-      { name: "mean", look: "s1", x, y: times.mean },
+      { name: "p99, 90 % band", look: "s0", x, y: ms(times.p99), low: ms(times.p99_low), high: ms(times.p99_high) },
+      { name: "mean", look: "s1", x, y: ms(times.mean) },
     ];
     const bound = limit(name);
-    if (bound) series.push({ name: "objective", look: "ideal dashed", x, y: x.map(() => bound) });
+    if (bound) series.push({ name: "objective", look: "ideal dashed", x, y: x.map(() => 1e3 * bound) });
     if (name === "ttft") legend($("legend-ttft"), series.map((one) => ({ name: one.name, look: one.look })));
     lines($(`chart-${name}`), {
-      title: `${name.toUpperCase()} over load`, alt: answer.summary.answer, xTitle, yTitle: "seconds", series, yLog: true, onSelect: nothing,
+      title: `${name.toUpperCase()} over load`, alt: answer.summary.answer, xTitle, yTitle: "ms", series, yLog: true, onSelect: nothing,
       show: (load) => [`p99 ${quantity(times.p99[x.indexOf(load)], "s")}`, `mean ${quantity(times.mean[x.indexOf(load)], "s")}`],
     });
   }
