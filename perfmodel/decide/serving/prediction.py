@@ -37,7 +37,10 @@ def predict_serving(job: ServingJob, beliefs: ServingBeliefs | None = None, *, s
     result = answer(service, choose(service))
     if isinstance(beliefs, CalibratedBeliefs) and service.root is None:
         on = ", ".join(f"{key} {value}" for key, value in beliefs.on.items())
-        result["notes"] = [*result["notes"], f"beliefs: calibrated on another stack ({on}): the shipped ones are used"]
+        result["notes"] = [
+            *result["notes"],
+            f"beliefs: calibrated on another stack ({on}): the shipped ones are used",
+        ]
     return Result("serving", inputs_of(job), result, seed)
 
 
@@ -66,6 +69,9 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         **_money(whole, at, replicas),
         "saturation": _saturation(whole, replicas) if kind != "concurrency" else None,
         "knee": {rule: _of_all(knee, replicas) for rule, knee in found.items()},
+        "goodput": _goodput(
+            found["slo"], layout.accelerators, job.serving.output_tokens.mean, kind, replicas
+        ),
         "slo": [{"quantity": q, "statistic": s, "limit_s": limit} for q, s, limit in limits],
         "within_slo": _within(told, limits),
         **sized,
@@ -162,6 +168,20 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
 def _saturation(curve: LoadCurve, replicas: float) -> dict[str, Any]:
     rate, moved = curve.saturation_per_s * replicas, math.exp(curve.half.saturation)
     return {"requests_per_s": rate, "low": rate / moved, "high": rate * moved}
+
+
+def _goodput(
+    knee: Mapping[str, Any], ranks: int, outputs: float, kind: str, replicas: float
+) -> dict[str, Any] | None:
+    """The most requests a second within the slo, of everything and of an accelerator; None where no rate is limited."""
+    if kind != "rate" or knee["load"] is None:
+        return None
+    rate = float(knee["load"])
+    return {
+        "requests_per_s": rate * replicas,
+        "requests_per_s_per_accelerator": rate / ranks,
+        "out_tokens_per_s_per_accelerator": rate * outputs / ranks,
+    }
 
 
 def _of_all(knee: Mapping[str, Any], replicas: float) -> dict[str, Any]:

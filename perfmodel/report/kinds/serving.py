@@ -296,7 +296,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     knee = mapping(mapping(result.get("knee")).get("slo")).get("load")
     marks = [Mark("slo ends", float(knee))] if isinstance(knee, (int, float)) else []
     limits = {(str(i["quantity"]), str(i["statistic"])): i["limit_s"] for i in mappings(result.get("slo"))}
-    found = [_exchange(result)]
+    found: list[Chart] = []
     for quantity in ("ttft", "tpot"):
         series = []
         for statistic in ("p99", "mean"):
@@ -317,6 +317,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
     if not steady:
         return []
+    found.append(_exchange(result))
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
     )

@@ -45,6 +45,7 @@ async function refresh() {
 function fail(error) {
   $("error").hidden = error === null;
   if (error === null) { $("error").replaceChildren(); return; }
+  if ($("curve").childElementCount === 0) $("answer").textContent = "";
   const list = document.createElement("ul");
   for (const problem of error.problems ?? []) {
     const item = document.createElement("li");
