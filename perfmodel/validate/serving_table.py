@@ -17,7 +17,6 @@ from perfmodel.errors import Problem, SpecError, told_once
 from perfmodel.units import plain_number
 from perfmodel.validate.tables import Row, read_table
 
-NAME: Final = "runs.csv"
 REQUIRED: Final = ("source", "model", "accelerator", "engine", "scenario", "isl", "osl")
 SCENARIOS: Final = {
     "closed-loop": "concurrency is held",

@@ -34,7 +34,8 @@ _STEP: Final = 0.05  # of a logarithm, in which a slope is taken
 _TAILS: Final = ("p90", "p95", "p99")
 #: Shares of the saturation rate at which a curve is read where nobody says at what.
 USUAL_SHARES: Final = np.array([0.05, 0.2, 0.4, 0.6, 0.75, 0.9])
-_LINEAR: Final = 0.7  # of the saturation rate, up to which slopes are taken
+_LINEAR: Final = 0.8  # of the saturation rate, up to which slopes are taken
+_STEEPEST: Final = 4.0  # of a slope: nearer to saturation nothing is linear
 _GRID: Final = 16  # loads between which a knee is looked for
 
 
@@ -149,7 +150,20 @@ def latencies(
     token = found.tpot_s
     if service.job.serving.output_tokens.mean <= 1.0:  # there is no time between tokens where there is one
         token = {name: np.full_like(value, np.nan) for name, value in token.items()}
-    return found.answer, {"ttft": found.ttft_s, "tpot": token, "e2e": found.e2e_s}
+    tails = service.beliefs.tails
+    first, token = (
+        _tailed(times, tails.get(name, 1.0)) for name, times in (("ttft", found.ttft_s), ("tpot", token))
+    )
+    return found.answer, {"ttft": first, "tpot": token, "e2e": found.e2e_s}
+
+
+def _tailed(times: dict[str, Array], power: float) -> dict[str, Array]:
+    """Quantiles with their distance from the mean, in logarithms, as much longer or shorter as measured tails were."""
+    mean = times["mean"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            name: value if name == "mean" else mean * (value / mean) ** power for name, value in times.items()
+        }
 
 
 def load_curve(service: Service, layout: ServedLayout, kind: str, loads: Array) -> LoadCurve:
@@ -184,7 +198,7 @@ def _slopes(service: Service, at: Deployment, kind: str, loads: Array) -> dict[s
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(np.broadcast_to(value, (len(NAMES) + 1, loads.size)))
             change = (logs[1:] - logs[:1]) / _STEP
-        return np.asarray(np.nan_to_num(change, posinf=0.0, neginf=0.0))
+        return np.asarray(np.clip(np.nan_to_num(change, posinf=0.0, neginf=0.0), -_STEEPEST, _STEEPEST))
 
     rate = full.saturation_requests_per_s if kind == "rate" else found.throughput_out_tokens_per_s
     return {"throughput": slope(rate), "ttft": slope(found.ttft_s), "tpot": slope(found.tpot_s)}

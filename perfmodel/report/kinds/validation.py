@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import common
+from perfmodel.report.kinds import common, served_runs
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
 from perfmodel.report.svg import MOST_DOTS
 from perfmodel.units import counted
@@ -41,6 +41,7 @@ def answer(envelope: Envelope) -> str:
             f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
             f"over {counted(collectives['points'], 'point', 'points')}"
         )
+    words += filter(None, [served_runs.answer(result)])
     left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
     if left_out:
         words.append(f"{counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
@@ -50,7 +51,8 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Scores by mode, baselines, groups, collectives, worst families."""
     result = result_of(envelope)
-    return [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
+    training = [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result)]
+    return [*training, *served_runs.tables(result), *_worst(result)]
 
 
 def data(envelope: Envelope) -> Table | None:
@@ -87,6 +89,7 @@ def notes(envelope: Envelope) -> list[str]:
             "corrected",
         ),
         *_contradicted(result),
+        *served_runs.notes(result),
         *common.notes_of(result),
         *(str(hint) for hint in result.get("hints") or ()),
     ]
