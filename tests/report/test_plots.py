@@ -35,6 +35,8 @@ CASES += [("validation", "validation"), ("validation", "error_by_k")]
 CASES += [("collective", "collective"), ("workdepth", "admitted"), ("timings", "runs")]
 CASES += [("law", "speedup"), ("law", "efficiency")]
 CASES += [("injected", name) for name in ("speedup", "efficiency", "parts", "shares", "cost")]
+CASES += [("serving", name) for name in ("serving", "serving_load", "serving_step")]
+CASES += [("serving-plan", "serving_front")]
 RED = "#D55E00"  # of marks
 
 
