@@ -86,7 +86,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
 
 
 def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, Any]:
-    answer, half = curve.answer, curve.half
+    answer = curve.answer
     fits = bool(np.all(answer.fits))
     stable = np.broadcast_to(answer.stable, curve.load.shape)[at]
     if curve.kind == "rate":
@@ -98,8 +98,7 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
 
     out = of(answer.throughput_out_tokens_per_s) * replicas * steady
     total = of(answer.throughput_total_tokens_per_s) * replicas * steady
-    sure = curve.kind == "rate"  # below saturation what is asked is answered
-    width = np.zeros(out.shape) if sure else of(half.throughput)
+    ends = [end[at] * replicas * steady for end in curve.throughput_ends]
     ranks = curve.layout.accelerators * replicas
     parts = {name: value[at] * steady for name, value in step_parts(curve).items()}
     times: dict[str, dict[str, Array]] = {}
@@ -107,8 +106,8 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
         times[f"{quantity}_s"] = {}
         for statistic in STATISTICS:
             low, high = curve.bounded(quantity, statistic)
-            ends = {"": curve.times[quantity][statistic], "_low": low, "_high": high}
-            times[f"{quantity}_s"] |= {f"{statistic}{end}": value[at] for end, value in ends.items()}
+            shown = {"": curve.times[quantity][statistic], "_low": low, "_high": high}
+            times[f"{quantity}_s"] |= {f"{statistic}{end}": value[at] for end, value in shown.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         user = 1.0 / times["tpot_s"]["mean"]
     reason = [None if good else _reason(curve, fits) for good in stable]
@@ -116,8 +115,8 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
         "stable": stable,
         "reason": reason,
         "throughput_out_tokens_per_s": out,
-        "throughput_out_tokens_per_s_low": out * np.exp(-width),
-        "throughput_out_tokens_per_s_high": out * np.exp(width),
+        "throughput_out_tokens_per_s_low": ends[0],
+        "throughput_out_tokens_per_s_high": ends[1],
         "throughput_total_tokens_per_s": total,
         "requests_per_s": of(answer.requests_per_s) * replicas * steady,
         "per_accelerator": {
@@ -152,13 +151,13 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
     parts = {name: value[at] for name, value in step_parts(curve).items()}
     in_flight = np.broadcast_to(answer.decodes, curve.load.shape)[at]
     drawn = watts(job, ranks, parts, in_flight)
-    width = 0.0 if curve.kind == "rate" else np.broadcast_to(curve.half.throughput, curve.load.shape)[at]
+    slow, fast = (end[at] * replicas for end in curve.throughput_ends)
     usd = paid.usd_per_s / out * MILLION
     return {
         "usd_per_h": paid.usd_per_s * 3600.0,
         "usd_per_million_tokens": usd,
-        "usd_per_million_tokens_low": usd * np.exp(-width),
-        "usd_per_million_tokens_high": usd * np.exp(width),
+        "usd_per_million_tokens_low": usd * out / fast,
+        "usd_per_million_tokens_high": usd * out / slow,
         "usd_per_million_total_tokens": paid.usd_per_s / total * MILLION,
         "j_per_million_tokens": drawn / out * MILLION,
         "power_w": np.where(stable, drawn, np.nan),
@@ -167,7 +166,8 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
 
 def _saturation(curve: LoadCurve, replicas: float) -> dict[str, Any]:
     rate, moved = curve.saturation_per_s * replicas, math.exp(curve.half.saturation)
-    return {"requests_per_s": rate, "low": rate / moved, "high": rate * moved}
+    high = max(min(rate * moved, curve.roof.requests_per_s * replicas), rate)
+    return {"requests_per_s": rate, "low": rate / moved, "high": high}
 
 
 def _goodput(
