@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.errors import did_you_mean
 from perfmodel.physics.machine import Machine, numbers
 from perfmodel.physics.machine import stack as stack_machines
 from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN, STATIC, Load
@@ -39,7 +40,7 @@ from perfmodel.validate.serving_names import (
     plain,
     source_entry,
 )
-from perfmodel.validate.serving_table import TRUE
+from perfmodel.validate.serving_table import is_said
 from perfmodel.validate.tables import Row
 
 Array = NDArray[np.float64]
@@ -217,19 +218,21 @@ class _Known:
 def _resolve(row: Row, known: _Known) -> _One:
     if row.text["scenario"] not in KINDS:
         raise UnresolvedError(f'scenario "{row.text["scenario"]}" is not modelled')
-    if row.text.get("disagg", "").lower() in TRUE:
+    if is_said(row.text.get("disagg", "")):
         raise UnresolvedError("prompts and tokens on machines of their own are not scored yet")
-    if row.text.get("spec_decoding", "").lower() in TRUE:
+    if is_said(row.text.get("spec_decoding", "")):
         raise UnresolvedError("drafted tokens without their acceptance")
     entry = model_entry(row.text["model"])
     model = known.workload(str(entry["is"]))
     if model is None:
-        raise UnresolvedError(f'model "{row.text["model"]}" is not in the zoo')
+        hint = did_you_mean(str(entry["is"]), known.workloads)
+        raise UnresolvedError(f'model "{row.text["model"]}" is not in the zoo{hint}')
     machine_entry = accelerator_entry(row.text["accelerator"])
     source = source_entry(row.text["source"])
     first = known.machine(str(machine_entry["is"]), "bf16")
     if first is None:
-        raise UnresolvedError(f'accelerator "{row.text["accelerator"]}" is not in the catalogue')
+        hint = did_you_mean(str(machine_entry["is"]), known.accelerators)
+        raise UnresolvedError(f'accelerator "{row.text["accelerator"]}" is not in the catalogue{hint}')
     precision = _precision(row, entry, source, first[0])
     arithmetic = str(precision["arithmetic"])
     device, machine = known.machine(str(machine_entry["is"]), arithmetic) or first

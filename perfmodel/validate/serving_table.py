@@ -53,7 +53,16 @@ _MOST: Final = {
 }
 _BOUNDLESS: Final = frozenset({"request_rate"})  # "inf" is how load tools write: all requests at once
 _TOKENS: Final = ("isl", "osl")
-TRUE: Final = frozenset({"yes", "true", "1"})
+_NOT: Final = frozenset({"", "no", "false", "0", "none", "off", "-", "n/a", "na"})
+
+
+def is_said(cell: str) -> bool:
+    """Whether a cell of `disagg` or `spec_decoding` says that it is so, or how.
+
+    >>> is_said("True"), is_said("mtp"), is_said("none"), is_said("")
+    (True, True, False, False)
+    """
+    return cell.strip().lower() not in _NOT
 
 
 @dataclass(frozen=True)
