@@ -129,4 +129,8 @@ def test_verbs_in_python_answer_for_services():
     assert found["fleet"]["demand_per_s"] == 30.0
     assert pm.compare(CHAT, **{"serving.prefix_hit": 0.0}).kind == "service-comparison"
     assert pm.explain(BENCHMARK).kind == "service-explanation"
+    fit = pm.calibrate(BENCHMARK, timings=EXAMPLES / "load-curve.csv")
+    assert fit.kind == "serving-calibration"
+    narrow, wide = (pm.predict(BENCHMARK, beliefs=known)["tpot_s"] for known in (fit, None))
+    assert narrow["mean_high"][0] / narrow["mean_low"][0] < wide["mean_high"][0] / wide["mean_low"][0]
     assert pm.audit(EXAMPLES / "vendor-tokens.yaml")["verdict"] == "suspicious"
