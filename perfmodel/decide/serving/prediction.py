@@ -215,6 +215,8 @@ def _notes(service: Service, curve: LoadCurve, limits: Any) -> list[str]:
         notes.append(
             f"a rate of {curve.saturation_per_s * service.job.replicas:.3g} /s or more is answered by no steady state"
         )
+    if curve.kind == "rate" and service.job.serving.requests is not None:
+        notes.append("requests: a rate is answered in its steady state, whatever the number of requests")
     if service.job.serving.speculative is not None:
         notes.append(
             "drafted tokens are accepted independently of one another, each with the stated probability"

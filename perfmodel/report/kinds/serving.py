@@ -20,6 +20,7 @@ from perfmodel.report.model import (
     mappings,
     result_of,
 )
+from perfmodel.units import counted
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 LOADS = {"rate": "requests/s", "concurrency": "requests in flight", "offline": "requests"}
@@ -114,7 +115,7 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     spare = result.get("spare") or 0
     beside = f" and {spare} to spare" if spare else ""
     words = (
-        f"{_count(fleet.get('demand_per_s'))} requests/s need {result['replicas']} replicas{band}{beside}: "
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), 'replica', 'replicas')}{band}{beside}: "
         f"{result.get('accelerators')} accelerators"
     )
     cost = fleet.get("usd_per_h")
