@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.beliefs.stored import beliefs_of, read_beliefs
@@ -27,6 +27,9 @@ from perfmodel.specs.jobs import serves
 from perfmodel.specs.serving import ServingJob
 from perfmodel.study.options import StudyOptions
 from perfmodel.units import UnitError, parse
+
+if TYPE_CHECKING:
+    from perfmodel.serving.beliefs import ServingBeliefs
 
 JobLike = Job | ServingJob | str | Path | Mapping[str, object]
 BeliefsLike = Beliefs | Result | str | Path
@@ -139,8 +142,7 @@ def predict(
     if service is not None:
         from perfmodel.decide.serving.prediction import predict_serving
 
-        _refuse_beliefs(beliefs)
-        return predict_serving(service, seed=seed)
+        return predict_serving(service, _known_serving(beliefs), seed=seed)
     return run(
         load_job(job, specs=specs, **keys), _known(beliefs), draws=draws, seed=seed, threshold=threshold
     )
@@ -161,8 +163,7 @@ def explain(
     if service is not None:
         from perfmodel.explain.service import explain_service
 
-        _refuse_beliefs(beliefs)
-        return explain_service(service, seed=seed)
+        return explain_service(service, _known_serving(beliefs), seed=seed)
     found = load_job(job, specs=specs, **keys)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add k={found.k[-1]}")
@@ -187,8 +188,7 @@ def compare(
     if left is not None and right is not None:
         from perfmodel.explain.service_comparison import compare_services
 
-        _refuse_beliefs(beliefs)
-        return compare_services(left, right, seed=seed)
+        return compare_services(left, right, _known_serving(beliefs), seed=seed)
     first, second = gathered(
         [
             partial(load_job, a, specs=specs, **({} if b is None else keys)),
@@ -220,12 +220,13 @@ def plan(
     if load_service(job, specs=specs, **keys) is not None:
         from perfmodel.decide.serving.search import Wanted, plan_serving
 
-        _refuse_beliefs(beliefs)
         each: Iterable[dict[str, object]] = [{"cluster": name} for name in clusters] or [{}]
         services = [
             found for one in each if (found := load_service(job, specs=specs, **(keys | one))) is not None
         ]
-        return plan_serving(services, Wanted(keep=top, most_accelerators=max_k, seed=seed))[0]
+        return plan_serving(
+            services, Wanted(keep=top, most_accelerators=max_k, seed=seed), _known_serving(beliefs)
+        )[0]
     cheap = "deadline" in keys and "budget" not in keys
     request = Request(
         objective=objective or ("cost" if cheap else "time"),
@@ -324,8 +325,12 @@ def audit(
         from perfmodel.decide.audit.service import audit_service
         from perfmodel.specs.serving_claims import load_service_claim
 
-        _refuse_beliefs(beliefs)
-        return audit_service(load_service_claim(claim, catalog=known), seed=seed, catalog=known)
+        return audit_service(
+            load_service_claim(claim, catalog=known),
+            beliefs=_known_serving(beliefs),
+            seed=seed,
+            catalog=known,
+        )
     return run(load_claim(claim, catalog=known), beliefs=_known(beliefs), goal=goal, seed=seed, catalog=known)
 
 
@@ -364,6 +369,15 @@ def calibrate(
     **keys: object,
 ) -> Result:
     """Beliefs of one job given its measurements; the result goes where `beliefs` are asked for."""
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.calibrate.service import calibrate_service
+
+        if timings is None:
+            raise UsageError(
+                "nothing to calibrate with", code="U016", help="give timings: the report of a load tool"
+            )
+        return calibrate_service(service, [Path(timings)], _known_serving(beliefs), seed=seed)
     from perfmodel.calibrate.run import calibrate_job
     from perfmodel.study.table import parse_timings
 
@@ -406,11 +420,22 @@ def validate(
     return run(folder, scheme=leave_out, catalog=Catalog.default(specs), seed=seed)
 
 
-def _refuse_beliefs(beliefs: BeliefsLike | None) -> None:
-    if beliefs is not None:
-        raise UsageError(
-            "beliefs of training jobs say nothing of services", code="U015", help="leave beliefs out"
-        )
+def _known_serving(beliefs: BeliefsLike | None) -> ServingBeliefs | None:
+    """Beliefs about services: a file or a result of `calibrate`, or None for the shipped ones."""
+    if beliefs is None:
+        return None
+    if isinstance(beliefs, (str, Path)):
+        from perfmodel.serving.stored import read_serving_beliefs
+
+        return read_serving_beliefs(Path(beliefs))
+    if isinstance(beliefs, Result) and beliefs.kind == "serving-calibration":
+        from perfmodel.serving.beliefs import shipped_beliefs as shipped
+        from perfmodel.serving.calibrated import from_mapping
+
+        return from_mapping(plain(beliefs.result["beliefs"]), shipped())
+    raise UsageError(
+        "beliefs of training jobs say nothing of services", code="U015", help="leave beliefs out"
+    )
 
 
 def _known(beliefs: BeliefsLike | None) -> Beliefs | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from perfmodel.report import html, plots
 from perfmodel.results.envelope import Result, plain
 from perfmodel.validate.knees import ALARMS
 from perfmodel.validate.validation import validate
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from serving_report import serving
 
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "figures"
@@ -104,12 +108,21 @@ def headline_of(results: dict[str, Any]) -> dict[str, Any]:
         "coverage_90",
         "band_width_median",
     )
-    return {
+    told: dict[str, Any] = {
         scheme: {
             mode: {key: round(figures[key], 4) for key in keys} for mode, figures in result["modes"].items()
         }
         for scheme, result in results.items()
     }
+    served = ("rows", *keys[2:])
+    told["serving"] = {
+        scheme: {
+            answer: {key: round(result["serving"][answer][key], 4) for key in served}
+            for answer in ("throughput", "tpot", "ttft")
+        }
+        for scheme, result in results.items()
+    }
+    return told
 
 
 def merged(result: dict[str, Any], mode: str, keep: Any) -> dict[str, float]:
@@ -239,6 +252,7 @@ def report(results: dict[str, Any]) -> str:
         + by_kind(group)
         + noise()
         + worst(group)
+        + serving(results)
     )
     return "\n".join(lines) + "\n"
 

@@ -11,6 +11,7 @@ from perfmodel.cli.options import told_by
 from perfmodel.errors import EXIT_FAILED, EXIT_OK, SpecError, UsageError, gathered
 
 if TYPE_CHECKING:
+    from perfmodel.cli.calibrate import FitFlags
     from perfmodel.cli.groups import JobFlags, ResultFlags
     from perfmodel.results.envelope import Result
     from perfmodel.specs.catalog import Catalog
@@ -52,6 +53,29 @@ def plan_service(
     result, met = plan_serving(jobs, wanted, flags.known_serving())
     to.emit(result)
     return EXIT_OK if met else EXIT_FAILED
+
+
+def calibrate_server(
+    path: Path | None, flags: JobFlags, refused: Mapping[str, Any], loads: Path | None, to: FitFlags
+) -> None:
+    """`perfmodel calibrate` of a job that serves: measured loads of its server."""
+    from dataclasses import replace
+
+    from perfmodel.calibrate.service import calibrate_service
+    from perfmodel.cli.options import check_targets, write_text
+
+    refuse_for_serving(str(path), refused)
+    if loads is None:
+        raise UsageError(
+            "nothing to calibrate with",
+            code="U016",
+            help="give --timings: the report of a load tool, or measure serving",
+        )
+    result = calibrate_service(flags.service(path), [loads], flags.known_serving(), seed=to.seed)
+    check_targets(to.output, to.plot, to.report)
+    if to.output is not None:
+        write_text(to.output, result.to_json())
+    replace(to, output=None).emit(result)
 
 
 def audit_of_service(claim: Path, beliefs: Path | None, seed: int, catalog: Catalog) -> Result:

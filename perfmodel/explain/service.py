@@ -63,7 +63,7 @@ def _at_one_load(service: Service, chosen: Chosen) -> LoadCurve:
     whole = load_curve(service, chosen.layout, kind, loads)
     good = np.broadcast_to(whole.answer.stable, loads.shape).copy()
     if kind != "offline":
-        good &= np.isfinite(whole.times["tpot"]["mean"])
+        good &= np.isfinite(whole.times["ttft"]["mean"])
     limits = service.job.serving.slo.limits if service.job.serving.slo is not None else ()
     kept = good.copy()
     for quantity, statistic, limit in limits:
@@ -243,6 +243,9 @@ def roofline_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, 
     peak, bandwidth = float(machine.peak_flop_per_s), float(machine.memory_bytes_per_s)
     ridge = peak / bandwidth
     batch = float(np.ravel(curve.answer.decodes)[0]) / float(service.deployment([chosen.layout]).pipeline)
+    batch = (
+        batch if batch > 1.0 else 1.0
+    )  # nothing to decode, or nothing fits: a step has one sequence at least
     chunk = float(service.deployment([chosen.layout]).chunk_tokens)
     said = job.serving
     new = said.input_tokens.mean * (1.0 - said.prefix_hit)

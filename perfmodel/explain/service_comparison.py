@@ -73,7 +73,12 @@ def compare_services(
             "ratio": ratio,
             "changes": rows,
             "notes": [
-                f"{name}: {note}" for name, job in zip(names, (a, b), strict=True) for note in job.notes
+                *(f"{name}: {note}" for name, job in zip(names, (a, b), strict=True) for note in job.notes),
+                *(
+                    ["where a layout is left open, each has the cheapest of its own"]
+                    if None in layouts
+                    else []
+                ),
             ],
         },
         seed,

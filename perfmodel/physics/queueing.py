@@ -272,7 +272,11 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
         middle = 0.5 * (low + high)
         held = middle * _held(step_s, n, middle, mix)[0]
         low, high = np.where(held < n, middle, low), np.where(held < n, high, middle)
-    return low
+    # Where prompts run out of steps before sequences run out of slots, every step is full: what they leave decodes.
+    decodes = mix.chunk * mix.after / (mix.tokens + mix.after)
+    left = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
+    full = left / (mix.tokens * step_s(decodes + 0.0 * low, left + 0.0 * low))
+    return np.asarray(np.where(decodes < n, full, low))
 
 
 def _arrays(

@@ -15,7 +15,8 @@ from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape, serving_shape
 from perfmodel.physics.serving_step import Deployment
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
-from perfmodel.serving.engine import Engine, engine, sequences_on
+from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
+from perfmodel.serving.engine import Engine, chunk_on, engine, sequences_on
 from perfmodel.serving.precision import CACHE_BYTES, EXPERTS_ALONE, FORMATS, usual_precision
 from perfmodel.specs.serving import ServedLayout, ServingJob
 
@@ -34,6 +35,7 @@ class Service:
     belief: ServingBelief
     beliefs: ServingBeliefs
     is_usual: bool  # nobody stated the precision
+    root: Array | None = None  # of the joint covariance, where loads of this very stack were measured
 
     @property
     def coefficients(self) -> ServingCoefficients:
@@ -47,7 +49,9 @@ class Service:
         if said is not None:
             return CACHE_BYTES[said]
         return (
-            1.0 if self.engine.era == "tensorrt-llm" and FORMATS[self.precision].weight_bits <= 8.0 else 2.0
+            1.0
+            if self.engine.era.startswith("tensorrt-llm") and FORMATS[self.precision].weight_bits <= 8.0
+            else 2.0
         )
 
     @property
@@ -55,6 +59,12 @@ class Service:
         """At once in a replica of one attention group, by the engine's own limit."""
         device = self.job.cluster.node.accelerator
         return float(sequences_on(self.engine, device.memory, device.generation))
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Budget of a step, by the engine's own limit."""
+        device = self.job.cluster.node.accelerator
+        return chunk_on(self.engine, device.memory, device.generation)
 
     def deployment(self, layouts: Sequence[ServedLayout], **changed: Any) -> Deployment:
         """The layouts as arrays with the job's limits; a single layout gives scalars. `changed` fields win."""
@@ -77,7 +87,7 @@ class Service:
             "dense_in_16_bit": float(apart),
             "memory_fraction": said.memory_fraction or found.memory_fraction,
             "max_sequences": float(said.max_batch) if said.max_batch else self.max_sequences * groups,
-            "chunk_tokens": float(said.max_batched_tokens or found.chunk_tokens),
+            "chunk_tokens": float(said.max_batched_tokens or self.chunk_tokens),
             "mixed": float(found.mixed if said.prefill is None else said.prefill == "chunked"),
             "reserve": found.reserve if said.cache is None else 1.0 if said.cache == "reserve" else 0.5,
             "draft_tokens": float(speculative.tokens) if speculative else 0.0,
@@ -110,15 +120,22 @@ def service_of(job: ServingJob, beliefs: ServingBeliefs, precision: str | None =
     features = serving_features(
         device, arithmetic if arithmetic in device.peak else "bf16", known.era, job.cluster.node.scale_up
     )
+    belief, root = beliefs.belief(features), None
+    if isinstance(beliefs, CalibratedBeliefs):
+        if beliefs.matches(features):
+            belief, root = beliefs.posterior(), beliefs.root
+        else:
+            beliefs = population_of(beliefs)
     return Service(
         job=job,
         shape=serving_shape(job.workload),
         machine=machine(job.cluster, arithmetic),
         engine=known,
         precision=chosen,
-        belief=beliefs.belief(features),
+        belief=belief,
         beliefs=beliefs,
         is_usual=precision is None and said.precision is None,
+        root=root,
     )
 
 

@@ -44,7 +44,7 @@ WORKLOAD_READERS: dict[str, Callable[[str], Any] | str] = {
 }
 # A file that is no job may be a framework's configuration: path and overrides to a tree with notes, or None.
 FOREIGN_READER = "perfmodel.frameworks.job:tree_of"
-SERVING_VERBS = "predict, plan, check, explain, compare and roofline"
+SERVING_VERBS = "predict, plan, check, explain, compare, roofline and calibrate"
 _FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_len", "precision", "layout"})
 
 

@@ -365,7 +365,8 @@ class Serving(SpecModel):
         None, description="reserve: memory for the whole answer is booked at the start; evict: as it grows."
     )
     requests: Count | None = Field(
-        None, description="Of a benchmark: its first requests start together; a steady state when missing."
+        None,
+        description="Of a benchmark that holds a concurrency: its first requests start together; a steady state when missing.",
     )
     demand: Annotated[float, RateText(one=True)] | None = Field(
         None, description="Requests per second that a fleet of replicas is to answer within the slo: 200 /s."
@@ -395,9 +396,6 @@ class Serving(SpecModel):
             raise problem(
                 "S010", "load.offline counts the requests already", "leave requests out", at="requests"
             )
-        if kind == "rate" and self.requests is not None:
-            raise problem("S010", "a rate is answered in its steady state, whatever the number of requests",
-                          "leave requests out, or write load: {concurrency: 64}", at="requests")  # fmt: skip
         if (
             kind == "concurrency"
             and self.requests is not None
@@ -419,6 +417,10 @@ class Serving(SpecModel):
         if self.demand is not None and replicas > 1:
             raise problem("S010", "both a demand, which asks for the number of replicas, and that number",
                           "keep one of demand and layout.replicas", at="demand")  # fmt: skip
+        if self.output_tokens.mean <= 1.0 and self.slo is not None and self.slo.tpot is not None:
+            raise problem(
+                "S010", "an answer of one token has no time between tokens", "leave slo.tpot out", at="slo"
+            )
         if (self.version or self.date) and self.engine is None:
             at = "version" if self.version else "date"
             raise problem("S004", f"a {at} of which engine?", "name the engine, such as engine: vllm", at=at)

@@ -74,6 +74,11 @@ class Corpus:
     unsourced: tuple[Row, ...]  # families whose source has no line in sources.csv
     jobs: Mapping[str, Job] = field(default_factory=dict)  # of families that a job file describes
 
+    @classmethod
+    def empty(cls) -> Corpus:
+        """Nothing: of a folder that has serving runs alone."""
+        return cls({}, (), {}, (), {}, ())
+
 
 def read_corpus(folder: Path, catalog: Catalog | None = None, *, as_stated: bool = False) -> Corpus:
     """Read a folder; every malformed cell is reported at once, with file, line and column.

@@ -35,6 +35,7 @@ from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_m
 from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
 from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.seen import families_of_the_fit
+from perfmodel.validate.serving_files import SERVED, runs_file
 from perfmodel.validate.strangers import baseline_figures, mfu_table, source_figures
 from perfmodel.validate.tables import Row
 from perfmodel.validate.unsaid import unsaid
@@ -71,7 +72,12 @@ def validate(
     """
     is_shipped = folder is None
     catalog = catalog or Catalog.default()
-    corpus = read_corpus(folder or shipped_corpus(), catalog, as_stated=is_shipped and scheme == STRANGER)
+    served = runs_file(folder or shipped_corpus())
+    corpus = (
+        Corpus.empty()
+        if served and _is_serving_alone(folder)
+        else read_corpus(folder or shipped_corpus(), catalog, as_stated=is_shipped and scheme == STRANGER)
+    )
     resolved = resolve(corpus, catalog, SCORED_GRADES)
     sweeps, strange_sweeps = known_sweeps(corpus, catalog)
     data = resolved.observations
@@ -114,6 +120,10 @@ def validate(
         *_no_source(corpus),
     ]
     result["hints"] = [] if is_shipped else unsaid(corpus, catalog)
+    if served is not None:
+        from perfmodel.validate.serving import validate_serving
+
+        result["serving"] = validate_serving(served, catalog, scheme=scheme, is_shipped=is_shipped)
     result["scheme"] = (
         _PROTOCOLS.get(scheme, f"every family predicted without its {scheme}")
         if is_shipped
@@ -128,15 +138,25 @@ def validate(
     return Result("validation", inputs, result, seed)
 
 
+def _is_serving_alone(folder: Path | None) -> bool:
+    """Whether a folder has none of the tables of training: serving runs are scored without them."""
+    return folder is not None and not any((folder / name).is_file() for name in TABLES)
+
+
 def _tables_read(folder: Path) -> dict[str, dict[str, str]]:
     """Fingerprints of the tables that were read; whatever else lies in the folder is none of them."""
-    return {path.stem: fingerprint(path) for name in (*TABLES, PEAKS) if (path := folder / name).is_file()}
+    found = {path.stem: fingerprint(path) for name in (*TABLES, PEAKS) if (path := folder / name).is_file()}
+    served = runs_file(folder)
+    return found | ({} if served is None else {served.stem: fingerprint(served)})
 
 
 def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
     """Reasons, in words, where neither a run nor a collective was scored; none where something was."""
     modes = result["modes"]
     if result["collectives"]["points"] or any(mode["points"] for mode in modes.values()):
+        return []
+    served = result.get("serving") or {}
+    if any(served.get(target, {}).get("rows") for target in SERVED):
         return []
     first = {one["reason"]: one["place"] for one in reversed(result["unresolved"])}
     counts = _count(one["reason"] for one in result["unresolved"])
@@ -148,7 +168,12 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
     reasons += [f"{one['point']}: {one['reason']}" for one in result["contradicted"]]
     for name, mode in modes.items():
         reasons += [f"mode {name}: {_families(count)}: {reason}" for reason, count in mode["skipped"].items()]
-    return [*reasons, *result["notes"]] or ["families.csv has no families"]
+    reasons += [
+        f"{one['place']}: {counted(one['rows'], 'serving run', 'serving runs')}: {one['reason']}"
+        for one in (*served.get("unresolved", ()), *served.get("contradicted", ()))
+    ]
+    nothing = "runs.csv has no runs" if served else "families.csv has no families"
+    return [*reasons, *result["notes"]] or [nothing]
 
 
 def _families(count: int) -> str:

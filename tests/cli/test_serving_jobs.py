@@ -93,7 +93,9 @@ def test_a_plan_meets_its_demand_or_fails(capsys, tmp_path):
         (["plan", CHAT, "--clusters", "hgx-a100"], "a100-sxm4-80gb has no fp8 arithmetic"),
         (["compare", CHAT, str(EXAMPLES / "purchase.yaml")], "this job serves requests"),
         (["workdepth", CHAT], "this job serves requests"),
-        (["calibrate", CHAT, "--timings", str(EXAMPLES / "rented-node.csv")], "this job serves requests"),
+        (["calibrate", CHAT, "--timings", str(EXAMPLES / "load-curve.csv")], "which layout was measured"),
+        (["calibrate", BENCHMARK, "--timings", str(EXAMPLES / "rented-node.csv")], "error"),
+        (["calibrate", BENCHMARK, "--ranks", "x.csv"], "--ranks: of training jobs alone"),
         (["validate", CHAT, "--timings", str(EXAMPLES / "rented-node.csv")], "this job serves requests"),
     ],
 )
@@ -104,6 +106,22 @@ def test_what_has_no_answer_is_refused_in_words(capsys, arguments, words):
     assert words in err
 
 
+def test_measured_loads_narrow_a_prediction(capsys, tmp_path):
+    beliefs = tmp_path / "beliefs.json"
+    job = ["-w", "llama3-8b", "--set", "serving.layout={tp: 1}", "--set", "serving.precision=bf16"]
+    code, out, _ = run(
+        capsys, "calibrate", BENCHMARK, *job, "--timings", EXAMPLES / "load-curve.csv", "-o", beliefs
+    )
+    assert code == 0
+    assert "5 measured loads" in out
+
+    def width(*more):
+        result = json.loads(run(capsys, "predict", BENCHMARK, *job, *more, "--format", "json")[1])["result"]
+        return result["tpot_s"]["mean_high"][0] / result["tpot_s"]["mean_low"][0]
+
+    assert width("--beliefs", beliefs) < width() or width() < 1.2
+
+
 def test_verbs_in_python_answer_for_services():
     import perfmodel as pm
 
@@ -111,4 +129,8 @@ def test_verbs_in_python_answer_for_services():
     assert found["fleet"]["demand_per_s"] == 30.0
     assert pm.compare(CHAT, **{"serving.prefix_hit": 0.0}).kind == "service-comparison"
     assert pm.explain(BENCHMARK).kind == "service-explanation"
+    fit = pm.calibrate(BENCHMARK, timings=EXAMPLES / "load-curve.csv")
+    assert fit.kind == "serving-calibration"
+    narrow, wide = (pm.predict(BENCHMARK, beliefs=known)["tpot_s"] for known in (fit, None))
+    assert narrow["mean_high"][0] / narrow["mean_low"][0] < wide["mean_high"][0] / wide["mean_low"][0]
     assert pm.audit(EXAMPLES / "vendor-tokens.yaml")["verdict"] == "suspicious"

@@ -25,6 +25,7 @@ COMMANDS = {
     "service-explanation": "explain examples/serve-chat.yaml",
     "service-roofline": "roofline examples/serve-chat.yaml",
     "service-comparison": "compare examples/serve-chat.yaml --set serving.prefix_hit=0",
+    "serving-calibration": "calibrate examples/serve-benchmark.yaml --timings examples/load-curve.csv",
     "law": "law amdahl --serial 0.05 -k 1..8",
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",
@@ -128,3 +129,17 @@ def test_the_documented_keys_are_those_of_a_validation(tmp_path, result_of):
     for name, mode in result["modes"].items():
         missing = {"knee", "baselines_crossing"} if name == "datasheet" else set()
         assert set(documented("`validation.modes.NAME`")) - missing == set(mode), name
+
+
+def test_the_documented_keys_are_those_of_serving_runs(tmp_path, result_of):
+    header, *rows = (
+        (ROOT / "validation" / "measured" / "serving" / "runs.csv").read_text("utf-8").splitlines(True)
+    )
+    curve = [row for row in rows if "config_id=634;" in row]
+    (tmp_path / "runs.csv").write_text("".join([header, *curve]), encoding="utf-8")
+    result = result_of("validation", f"validate --data {tmp_path}")
+    assert set(documented("`validation` of a folder with `runs.csv`, or of the shipped corpus")) == (
+        set(result) - set(documented("`validation`"))
+    )
+    assert set(documented("`validation.serving`")) == set(result["serving"])
+    assert set(documented("`validation.serving.tpot`")) == set(result["serving"]["tpot"])

@@ -38,6 +38,8 @@ CASES += [
 ]
 CASES += [("law", "speedup"), ("law", "efficiency")]
 CASES += [("injected", name) for name in ("speedup", "efficiency", "parts", "shares", "cost")]
+CASES += [("serving", name) for name in ("serving", "serving_load", "serving_step")]
+CASES += [("serving-plan", "serving_front")]
 RED = "#D55E00"  # of marks
 
 

@@ -124,16 +124,16 @@ class Asked:
 
     def _throughput(self, curve: LoadCurve, name: str) -> Value:
         value = float(np.ravel(curve.answer.throughput_out_tokens_per_s)[0]) * self.replicas
-        moved = 1.0 if curve.kind == "rate" else math.exp(float(curve.half.throughput[0]))
+        low, high = (float(end[0]) * self.replicas for end in curve.throughput_ends)
         if not bool(np.ravel(curve.answer.stable)[0]):
             return Value(None, None, None, "more is asked than answered: nothing is steady")
         if name == "tokens_per_s":
-            return Value(value, value / moved, value * moved)
+            return Value(value, low, high)
         paid = bill(self.job, curve.layout.accelerators * self.replicas).usd_per_s
         if math.isnan(paid):
             return Value(None, None, None, "no price is known")
         cost = paid / value * MILLION
-        return Value(cost, cost / moved, cost * moved)
+        return Value(cost, cost * value / high, cost * value / low)
 
     def _cost_at_knee(self) -> Value:
         curve = self.whole

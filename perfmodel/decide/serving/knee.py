@@ -107,7 +107,7 @@ def _slo(curve: LoadCurve, limits: Limits) -> dict[str, Any]:
     found["low"] = None if np.isnan(worst) else min(worst, curve.load[-1])
     found["high"] = None if np.isnan(best) else best * stretch if np.isfinite(best) else None
     if who is None and curve.kind == "rate":
-        steady = np.flatnonzero(np.isfinite(curve.times["tpot"]["mean"]))
+        steady = np.flatnonzero(np.isfinite(curve.times["ttft"]["mean"]))
         found["load"] = float(curve.load[steady[-1]]) if steady.size else None
         found["cause"] = "every rate below saturation keeps the slo: the rate itself ends first"
         return found
@@ -261,7 +261,8 @@ def step_parts(curve: LoadCurve) -> dict[str, Array]:
     }
     if curve.kind == "offline":
         return {**parts, "prompts": np.maximum(answer.step_s - sum(parts.values()), 0.0)}
-    pace = np.where(np.isfinite(answer.tpot_s), answer.tpot_s * at.advance, answer.step_s)
+    per_token = np.nan_to_num(answer.tpot_s)
+    pace = np.where(per_token > 0.0, per_token * at.advance, answer.step_s)
     rest = pace - sum(parts.values())
     scale = np.where(
         rest < 0.0, pace / np.maximum(pace - rest, 1e-300), 1.0

@@ -23,6 +23,7 @@ from perfmodel.decide.serving.money import MILLION, bill, watts
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
+from perfmodel.serving.calibrated import CalibratedBeliefs
 from perfmodel.serving.setup import Service, service_of
 from perfmodel.specs.serving import STATISTICS, ServingJob
 
@@ -33,7 +34,14 @@ _UNITS: Final = {"rate": "rate_per_s", "concurrency": "concurrency", "offline": 
 def predict_serving(job: ServingJob, beliefs: ServingBeliefs | None = None, *, seed: int = 0) -> Result:
     """Predict a serving job at all its loads. Nothing is drawn: the seed is only carried along."""
     service = service_of(job, beliefs or shipped_beliefs())
-    return Result("serving", inputs_of(job), answer(service, choose(service)), seed)
+    result = answer(service, choose(service))
+    if isinstance(beliefs, CalibratedBeliefs) and service.root is None:
+        on = ", ".join(f"{key} {value}" for key, value in beliefs.on.items())
+        result["notes"] = [
+            *result["notes"],
+            f"beliefs: calibrated on another stack ({on}): the shipped ones are used",
+        ]
+    return Result("serving", inputs_of(job), result, seed)
 
 
 def inputs_of(job: ServingJob) -> dict[str, Any]:
@@ -61,6 +69,9 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         **_money(whole, at, replicas),
         "saturation": _saturation(whole, replicas) if kind != "concurrency" else None,
         "knee": {rule: _of_all(knee, replicas) for rule, knee in found.items()},
+        "goodput": _goodput(
+            found["slo"], layout.accelerators, job.serving.output_tokens.mean, kind, replicas
+        ),
         "slo": [{"quantity": q, "statistic": s, "limit_s": limit} for q, s, limit in limits],
         "within_slo": _within(told, limits),
         **sized,
@@ -75,11 +86,11 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
 
 
 def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, Any]:
-    answer, half = curve.answer, curve.half
+    answer = curve.answer
     fits = bool(np.all(answer.fits))
     stable = np.broadcast_to(answer.stable, curve.load.shape)[at]
     if curve.kind == "rate":
-        stable = stable & np.isfinite(curve.times["tpot"]["mean"][at])
+        stable = stable & np.isfinite(curve.times["ttft"]["mean"][at])
     steady = np.where(stable, 1.0, np.nan)
 
     def of(value: Array) -> Array:
@@ -87,8 +98,7 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
 
     out = of(answer.throughput_out_tokens_per_s) * replicas * steady
     total = of(answer.throughput_total_tokens_per_s) * replicas * steady
-    sure = curve.kind == "rate"  # below saturation what is asked is answered
-    width = np.zeros(out.shape) if sure else of(half.throughput)
+    ends = [end[at] * replicas * steady for end in curve.throughput_ends]
     ranks = curve.layout.accelerators * replicas
     parts = {name: value[at] * steady for name, value in step_parts(curve).items()}
     times: dict[str, dict[str, Array]] = {}
@@ -96,8 +106,8 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
         times[f"{quantity}_s"] = {}
         for statistic in STATISTICS:
             low, high = curve.bounded(quantity, statistic)
-            ends = {"": curve.times[quantity][statistic], "_low": low, "_high": high}
-            times[f"{quantity}_s"] |= {f"{statistic}{end}": value[at] for end, value in ends.items()}
+            shown = {"": curve.times[quantity][statistic], "_low": low, "_high": high}
+            times[f"{quantity}_s"] |= {f"{statistic}{end}": value[at] for end, value in shown.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         user = 1.0 / times["tpot_s"]["mean"]
     reason = [None if good else _reason(curve, fits) for good in stable]
@@ -105,8 +115,8 @@ def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
         "stable": stable,
         "reason": reason,
         "throughput_out_tokens_per_s": out,
-        "throughput_out_tokens_per_s_low": out * np.exp(-width),
-        "throughput_out_tokens_per_s_high": out * np.exp(width),
+        "throughput_out_tokens_per_s_low": ends[0],
+        "throughput_out_tokens_per_s_high": ends[1],
         "throughput_total_tokens_per_s": total,
         "requests_per_s": of(answer.requests_per_s) * replicas * steady,
         "per_accelerator": {
@@ -141,13 +151,13 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
     parts = {name: value[at] for name, value in step_parts(curve).items()}
     in_flight = np.broadcast_to(answer.decodes, curve.load.shape)[at]
     drawn = watts(job, ranks, parts, in_flight)
-    width = 0.0 if curve.kind == "rate" else np.broadcast_to(curve.half.throughput, curve.load.shape)[at]
+    slow, fast = (end[at] * replicas for end in curve.throughput_ends)
     usd = paid.usd_per_s / out * MILLION
     return {
         "usd_per_h": paid.usd_per_s * 3600.0,
         "usd_per_million_tokens": usd,
-        "usd_per_million_tokens_low": usd * np.exp(-width),
-        "usd_per_million_tokens_high": usd * np.exp(width),
+        "usd_per_million_tokens_low": usd * out / fast,
+        "usd_per_million_tokens_high": usd * out / slow,
         "usd_per_million_total_tokens": paid.usd_per_s / total * MILLION,
         "j_per_million_tokens": drawn / out * MILLION,
         "power_w": np.where(stable, drawn, np.nan),
@@ -156,7 +166,22 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
 
 def _saturation(curve: LoadCurve, replicas: float) -> dict[str, Any]:
     rate, moved = curve.saturation_per_s * replicas, math.exp(curve.half.saturation)
-    return {"requests_per_s": rate, "low": rate / moved, "high": rate * moved}
+    high = max(min(rate * moved, curve.roof.requests_per_s * replicas), rate)
+    return {"requests_per_s": rate, "low": rate / moved, "high": high}
+
+
+def _goodput(
+    knee: Mapping[str, Any], ranks: int, outputs: float, kind: str, replicas: float
+) -> dict[str, Any] | None:
+    """The most requests a second within the slo, of everything and of an accelerator; None where no rate is limited."""
+    if kind != "rate" or knee["load"] is None:
+        return None
+    rate = float(knee["load"])
+    return {
+        "requests_per_s": rate * replicas,
+        "requests_per_s_per_accelerator": rate / ranks,
+        "out_tokens_per_s_per_accelerator": rate * outputs / ranks,
+    }
 
 
 def _of_all(knee: Mapping[str, Any], replicas: float) -> dict[str, Any]:
@@ -190,6 +215,8 @@ def _notes(service: Service, curve: LoadCurve, limits: Any) -> list[str]:
         notes.append(
             f"a rate of {curve.saturation_per_s * service.job.replicas:.3g} /s or more is answered by no steady state"
         )
+    if curve.kind == "rate" and service.job.serving.requests is not None:
+        notes.append("requests: a rate is answered in its steady state, whatever the number of requests")
     if service.job.serving.speculative is not None:
         notes.append(
             "drafted tokens are accepted independently of one another, each with the stated probability"

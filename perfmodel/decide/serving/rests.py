@@ -52,7 +52,7 @@ def rests_on(service: Service, chosen: Chosen) -> dict[str, dict[str, Any]]:
         "engine": _entry(service.engine.era, "documentation" if said.engine else "assumed", service.engine.source),
         "limits": _entry(
             f"{float(np.max(service.deployment([chosen.layout]).max_sequences)):,.0f} sequences, "
-            f"{said.max_batched_tokens or service.engine.chunk_tokens:,} tokens a step",
+            f"{said.max_batched_tokens or service.chunk_tokens:,} tokens a step",
             "declared" if said.max_batch and said.max_batched_tokens else "documentation", service.engine.source,
         ),
         "precision": _entry(service.precision, "assumed" if service.is_usual else "declared", "default" if service.is_usual else "job"),

@@ -20,6 +20,7 @@ from perfmodel.report.model import (
     mappings,
     result_of,
 )
+from perfmodel.units import counted
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 LOADS = {"rate": "requests/s", "concurrency": "requests in flight", "offline": "requests"}
@@ -114,7 +115,7 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     spare = result.get("spare") or 0
     beside = f" and {spare} to spare" if spare else ""
     words = (
-        f"{_count(fleet.get('demand_per_s'))} requests/s need {result['replicas']} replicas{band}{beside}: "
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), 'replica', 'replicas')}{band}{beside}: "
         f"{result.get('accelerators')} accelerators"
     )
     cost = fleet.get("usd_per_h")
@@ -296,7 +297,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     knee = mapping(mapping(result.get("knee")).get("slo")).get("load")
     marks = [Mark("slo ends", float(knee))] if isinstance(knee, (int, float)) else []
     limits = {(str(i["quantity"]), str(i["statistic"])): i["limit_s"] for i in mappings(result.get("slo"))}
-    found = [_exchange(result)]
+    found: list[Chart] = []
     for quantity in ("ttft", "tpot"):
         series = []
         for statistic in ("p99", "mean"):
@@ -315,6 +316,9 @@ def charts(envelope: Envelope) -> list[Chart]:
         )  # fmt: skip
     parts = mapping(result.get("parts_s"))
     steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
+    if not steady:
+        return []
+    found.append(_exchange(result))
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
     )

@@ -9,6 +9,7 @@ from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.kinds.serving import layout_text
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mapping, mappings, result_of
+from perfmodel.units import counted
 
 
 def title(envelope: Envelope) -> str:
@@ -29,10 +30,10 @@ def answer(envelope: Envelope) -> str:
             f" ({reasons})." if reasons else "."
         )
     best = found[0]
-    words = f"Cheapest: {_named(best)}: {best['replicas']} replicas"
+    words = f"Cheapest: {_named(best)}: {counted(int(best['replicas']), 'replica', 'replicas')}"
     if best.get("spare"):
         words += f" and {best['spare']} to spare"
-    words += f", {best['accelerators']} accelerators for {text.number(best['requests_per_s'])} requests/s"
+    words += f", {counted(int(best['accelerators']), 'accelerator', 'accelerators')} for {text.number(best['requests_per_s'])} requests/s"
     if best.get("usd_per_h") is not None:
         words += f", {text.quantity(best['usd_per_h'], 'USD')} an hour, {text.quantity(best['usd_per_million_tokens'], 'USD')} per million output tokens"
     other = next((one for one in found if one["cluster"] != best["cluster"]), None)

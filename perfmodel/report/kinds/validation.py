@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import common
+from perfmodel.report.kinds import common, served_runs
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mappings, result_of
 from perfmodel.report.svg import MOST_DOTS
 from perfmodel.units import counted
@@ -47,6 +47,7 @@ def answer(envelope: Envelope) -> str:
             f"memory: median error {text.quantity(memory.get('median_ape'), '%')}, worst "
             f"{text.quantity(memory.get('worst_ape'), '%')} over {counted(memory['runs'], 'peak', 'peaks')}"
         )
+    words += filter(None, [served_runs.answer(result)])
     left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
     if left_out:
         words.append(f"{counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
@@ -62,6 +63,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_groups(result),
         *_collectives(result),
         *_memory(result),
+        *served_runs.tables(result),
         *_worst(result),
     ]
 
@@ -100,6 +102,7 @@ def notes(envelope: Envelope) -> list[str]:
             "corrected",
         ),
         *_contradicted(result),
+        *served_runs.notes(result),
         *common.notes_of(result),
         *(str(hint) for hint in result.get("hints") or ()),
     ]

@@ -114,7 +114,7 @@ def over_load(envelope: Envelope) -> Figure:
     """TTFT and TPOT over the load, mean and p99 with bands, limits and knee."""
     result = result_of(envelope)
     loads = _loads(result)
-    figure, first = style.new(f"Latencies over load, {kind.title(envelope)}", "", "", size=(9.0, 7.2))
+    figure, first = style.new("", "", "", size=(9.0, 7.2))
     first.remove()
     grid = figure.subplots(2, 1, sharex=True)
     limits = mappings(result.get("slo"))
@@ -165,13 +165,7 @@ def over_load(envelope: Envelope) -> Figure:
     steady = [load for load, good in zip(loads, result.get("stable") or (), strict=False) if good]
     style.k_axis(grid[1], steady or loads, kind.LOADS.get(str(result.get("load_kind")), "load"))
     grid[0].tick_params(labelbottom=False)
-    figure.suptitle(
-        style.plain(f"Latencies over load, {kind.title(envelope)}"),
-        x=0.01,
-        ha="left",
-        fontsize=14,
-        fontweight="bold",
-    )
+    grid[0].set_title(style.plain(f"Latencies over load, {kind.title(envelope)}"))
     return figure
 
 
