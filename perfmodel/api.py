@@ -7,7 +7,7 @@ file or mapping, and a dotted key reaches inside: `pm.predict("job.yaml", **{"wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal

@@ -16,9 +16,9 @@ from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.jitter import Jitter, read_samples
 from perfmodel.specs.job import Algorithm, Algorithms, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+from perfmodel.specs.recount import COUNTED, DIMENSIONS, outdated, told
 from perfmodel.specs.serving import ServingJob
 from perfmodel.specs.serving_words import KEY, is_serving, serving_job
-from perfmodel.specs.recount import COUNTED, DIMENSIONS, outdated, told
 
 __all__ = [
     "WORKLOAD_READERS",

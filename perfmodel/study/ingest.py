@@ -28,6 +28,15 @@ class Gathered:
     readings: tuple[Reading, ...] = ()
     draws: tuple[Draw, ...] = ()
 
+    @property
+    def notes(self) -> list[str]:
+        """What is remarkable about the files."""
+        return [
+            *(f"{self.timings.file}: {words}" for words in self.timings.told),
+            *notes(self.readings),
+            *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
+        ]
+
     def as_json(self) -> dict[str, object]:
         """The part of a result that says what was read and what was not."""
         return {
@@ -36,11 +45,7 @@ class Gathered:
             "power": [
                 {key: value for key, value in vars(draw).items() if key != "notes"} for draw in self.draws
             ],
-            "notes": [
-                *(f"{self.timings.file}: {words}" for words in self.timings.told),
-                *notes(self.readings),
-                *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
-            ],
+            "notes": self.notes,
         }
 
 

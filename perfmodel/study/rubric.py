@@ -42,7 +42,7 @@ def study_file(
     found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
     result = study(found.timings, options, seed=seed)
     read = found.as_json()
-    told = {"notes": [*result.result["notes"], *read["notes"]]}
+    told = {"notes": [*result.result["notes"], *found.notes]}
     return replace(result, result={**result.result, "workers": workers_of(found.readings), **read, **told})
 
 

@@ -28,7 +28,7 @@ from perfmodel.validate.serving_rows import TARGETS, ServingRuns
 Array = NDArray[np.float64]
 
 #: Folds of a scheme; publishers are folds of their own.
-FOLDS: Final = {"group": 5, "accelerator": 8}
+FOLDS: Final = {"group": 8, "accelerator": 8}
 _ROUNDS: Final = 4  # of a fit that starts where that of all rows ended
 _STEEPEST: Final = 4.0  # of a slope: nearer to saturation nothing is linear
 _LEVELS: Final = ("engine", "generation", "width", "vendor", "link", "front")

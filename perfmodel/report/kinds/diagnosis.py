@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, mapping, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mapping, mappings, result_of
 
 
 def title(envelope: Envelope) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, listed, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, listed, mappings, result_of
 
 _COLUMNS = (
     ("requests_per_s_per_accelerator", "requests/s an accelerator", ""),

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from perfmodel.report.kinds import common, serving
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Mark, Series, Table, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Mark,
+    Series,
+    Table,
+    as_cell,
+    mappings,
+    result_of,
+)
 
 
 def title(envelope: Envelope) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -15,6 +14,7 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    as_cell,
     inputs_of,
     mapping,
     mappings,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
 _QUANTITIES = (
     ("throughput_out_tokens_per_s", "out tokens/s", ""),

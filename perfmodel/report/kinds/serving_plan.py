@@ -6,9 +6,19 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.kinds.serving import layout_text
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mapping, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    as_cell,
+    mapping,
+    mappings,
+    result_of,
+)
 from perfmodel.units import counted
 
 

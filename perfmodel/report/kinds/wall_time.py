@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Column, Envelope, Table, result_of
+from perfmodel.report.model import Column, Envelope, Table, as_cell, result_of
 
 
 def title(envelope: Envelope) -> str:
