@@ -115,7 +115,10 @@ def _regimes(rows: csv.DictReader[str], path: Path) -> tuple[PriceRegime, ...]:
         try:
             found.append(
                 _regime(
-                    (row["regime"] or "").strip(), row["price_usd_per_h"] or "", row.get("utilisation") or None, found
+                    (row["regime"] or "").strip(),
+                    row["price_usd_per_h"] or "",
+                    row.get("utilisation") or None,
+                    found,
                 )
             )
         except UsageError as error:
