@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
-from perfmodel.errors import did_you_mean
+from perfmodel.calibrate.timed import faster_than_peak
+from perfmodel.errors import SpecError, did_you_mean
 from perfmodel.physics.layouts import Layouts, joined, pick
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.machine import stack as stack_machines
@@ -26,6 +27,7 @@ from perfmodel.validate.corpus import Corpus
 from perfmodel.validate.jobs import OWN, Jobs
 from perfmodel.validate.tables import Row
 
+Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
@@ -197,6 +199,7 @@ def _observe(
         # Points that differ in nothing but K and batch are one curve.
         facts = (job.seq_len, job.timed_steps, job.stack, *(point.number.get(name) for name in OWN))
         curves.setdefault((index, id(job.layout), id(job.cluster), *facts), (job, []))[1].append(i)
+    _refuse_faster_than_peak(list(curves.values()), points, k, batch)
     stacked = _Stacked(len(points))
     features: dict[int, dict[str, str]] = {}
     for (index, *_), (job, rows) in curves.items():
@@ -216,6 +219,21 @@ def _observe(
         weights=_weights(families, points, family),
     )
     return observations, stacked.refusals
+
+
+def _refuse_faster_than_peak(
+    curves: Sequence[tuple[Job, list[int]]], points: Sequence[Row], k: Array, batch: Array
+) -> None:
+    """Raise a SpecError at every step that is shorter than its arithmetic: a wrong unit would be scored as our error."""
+    problems = []
+    for job, rows in curves:
+        timed = [i for i in rows if points[i].number["global_batch"] is not None]
+        seconds = np.array([points[i].get("step_s", 1.0) for i in timed])
+        for at, message in faster_than_peak(job, k[timed], batch[timed], seconds).items():
+            hint = "step_s is in seconds and of a whole step; are batch, sequence length and precision those of the run?"
+            problems.append(points[timed[at]].problem("D010", message, hint, at="step_s"))
+    if problems:
+        raise SpecError(sorted(problems, key=lambda found: (found.file or "", found.line or 0)))
 
 
 class _Stacked:

@@ -319,3 +319,13 @@ def test_inputs_tell_folders_apart_by_what_was_read(folder: Folder) -> None:
     assert validate(folder.path, modes=()).inputs["files"] == first
     folder.change("points", "4,16,512,4096", "4,16,512,2048")
     assert validate(folder.written(), modes=()).inputs["files"]["points"] != first["points"]
+
+
+def test_a_step_above_the_peak_is_refused_at_its_cell(tmp_path: Path) -> None:
+    """Milliseconds divided by 1000 twice would be scored as an error of the model of thousands of per cent."""
+    folder = Folder(tmp_path / "mine").change("points", ",,none,,0.062,", ",,none,,0.000062,")
+    with pytest.raises(SpecError) as caught:
+        folder.result("datasheet")
+    (problem,) = caught.value.problems
+    assert (Path(str(problem.file)).name, problem.line, problem.code) == ("points.csv", 4, "D010")
+    assert problem.message.startswith("62 us at K = 16, but 2048 images take at least")
