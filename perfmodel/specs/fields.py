@@ -15,12 +15,12 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
     ValidationInfo,
     model_validator,
 )
-from pydantic.functional_validators import ModelWrapValidatorHandler  # at the top of pydantic only since 2.10
 from pydantic_core import PydanticCustomError, core_schema
 
 from perfmodel.errors import SpecError
