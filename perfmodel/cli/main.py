@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -103,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding lacks some characters
+        sys.stdout.reconfigure(errors="replace")
     colour_before = os.environ.get("NO_COLOR")
     if "--no-color" in arguments:
         os.environ["NO_COLOR"] = "1"

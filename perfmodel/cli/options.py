@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
@@ -235,6 +236,9 @@ def emit(
     check_targets(output, plot, report)
     if plot is not None:  # first: not every result has a plot, and then nothing is written
         _write_plot(result, plot)
+    if report is not None:  # before the terminal's: the reader of a pipe may leave in the middle
+        html = importlib.import_module("perfmodel.report.html")
+        write_text(report, html.render(result.envelope(), command=command_line()))
     if output is not None:
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
@@ -242,9 +246,6 @@ def emit(
             importlib.import_module("perfmodel.report.terminal").render(result.envelope(), full=full)
     else:
         sys.stdout.write(_text(result, chosen, width=110))
-    if report is not None:
-        html = importlib.import_module("perfmodel.report.html")
-        write_text(report, html.render(result.envelope(), command=command_line()))
 
 
 def emit_spec(
@@ -286,6 +287,8 @@ def _text(result: Result, format: Format, width: int) -> str:
 
 
 def _write_plot(result: Result, path: Path) -> None:
+    # Without a home that can be written to it would warn of a slower start the next time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
     except OSError as error:

@@ -27,6 +27,7 @@ from perfmodel.validate.corpus import Corpus
 from perfmodel.validate.jobs import OWN, Jobs
 from perfmodel.validate.tables import Row
 
+Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue

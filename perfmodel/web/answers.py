@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from perfmodel.training.search import Search
 
 MOST_FITS = 64
-SEARCH_BYTES = 8 * 1024 * 1024
-CURVE_BYTES = 8 * 1024 * 1024  # a hundred or so
+SEARCH_BYTES = 5 * 1024 * 1024
+CURVE_BYTES = 5 * 1024 * 1024  # sixty or so in each worker
 # What a drag may move without moving the curve, and without moving the layouts to choose from.
 MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
 LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
