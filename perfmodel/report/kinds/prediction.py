@@ -105,7 +105,7 @@ def figures(envelope: Envelope) -> list[str]:
 def notes(envelope: Envelope) -> list[str]:
     """Baseline, cost basis, remedies, and what is infeasible."""
     result = result_of(envelope)
-    found = common.notes_of(result)
+    found = [*_narrower(result), *common.notes_of(result)]
     baseline = result.get("baseline_k")
     if baseline not in (None, 1):
         smaller = any(k < baseline for k in result.get("k") or ())
@@ -127,6 +127,19 @@ def notes(envelope: Envelope) -> list[str]:
     if _timed(result) or len(reasons) > 1:  # else the answer has said it
         found += [f"K = {', '.join(ks)}: {reason}" for reason, ks in reasons.items()]
     return found
+
+
+def _narrower(result: Mapping[str, object]) -> list[str]:
+    """The one fact or measurement that would narrow the band most."""
+    rows = mappings(result.get("narrow"))
+    if not rows:
+        return []
+    best = rows[0]
+    width, after = (text.quantity(best.get(key), "%") for key in ("half_width", "half_width_after"))
+    return [
+        f"the {best.get('fact')} would narrow the band at K = {_largest_timed(result)} from +-{width} to +-{after}: "
+        f"{best.get('how')}"
+    ]
 
 
 def _timed(result: Mapping[str, object]) -> list[Any]:
