@@ -57,10 +57,11 @@ def serving(results: dict[str, Any]) -> list[str]:
         "",
         f"{group['scored']:,} of {group['runs']:,} measured runs of servers (`measured/serving`). Errors are |predicted / measured - 1| in",
         "percent, over rows; in the lines that say so every source weighs the same, however long its table. No run is predicted by",
-        "beliefs that saw its model on its accelerator; then its publisher; then its accelerator. Folds are cut by names: five of",
-        "groups, eight of accelerators, each publisher one. Levels and the form of the model were chosen on these scores. Bands are",
+        "beliefs that saw its model on its accelerator; then its publisher; then its accelerator. Folds are cut by names: eight",
+        "of groups, eight of accelerators, each publisher one. Levels and the form of the model were chosen on these scores. Bands are",
         "learnt on the errors of whole publishers left out, so those of the second table are no test of them: there are too few",
-        "publishers to leave out twice.",
+        "publishers to leave out twice. DeepSeek runs on TensorRT-LLM may draft tokens without saying so; bursts of gpustack are",
+        "slower than those of everybody else by a factor that nothing in its rows explains.",
         "",
     ]
     for scheme, words in SCHEMES:
