@@ -1,6 +1,6 @@
-"""Fit the serving coefficients on the shipped corpus and write perfmodel/priors/serving.yaml.
+"""Fit the serving coefficients on the shipped corpus and write perfmodel/priors/serving.yaml and serving_folds.yaml.
 
-OMP_NUM_THREADS=1 python validation/fit_serving.py    # some twenty seconds; threads gain nothing on matrices this small
+OMP_NUM_THREADS=1 python validation/fit_serving.py    # some forty seconds; threads gain nothing on matrices this small
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 from perfmodel.serving.beliefs import to_mapping
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.serving import learn
+from perfmodel.validate.serving_predicted import packed
 from perfmodel.validate.serving_rows import resolve_runs
 from perfmodel.validate.serving_table import read_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 PRIORS = ROOT / "perfmodel" / "priors" / "serving.yaml"
+FOLDS = PRIORS.with_name("serving_folds.yaml")
 DATE = "2026-11-19"  # of the corpus, not of the run: the same input gives the same bytes
 
 
@@ -27,8 +29,10 @@ def main() -> int:
     begin = time.monotonic()
     rows = read_runs(ROOT / "validation" / "measured" / "serving" / "runs.csv").rows
     runs = resolve_runs(rows, Catalog.default())
-    beliefs, fitted = learn(runs, DATE)
+    beliefs, fitted, folds = learn(runs, DATE)
     PRIORS.write_text(text_of(to_mapping(beliefs)) + "\n", encoding="utf-8")
+    text = json.dumps(packed(folds), separators=(",", ":"))
+    FOLDS.write_text(text.replace('},"', '},\n"') + "\n", encoding="utf-8")
     told = f"{len(fitted.all.theta)} parameters, {len(fitted.thin)} of {len(runs)} rows"
     print(f"{told}, {fitted.all.rounds} rounds, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     return 0

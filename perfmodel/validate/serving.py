@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,26 @@ import numpy as np
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import serving_baselines as baselines
-from perfmodel.validate.serving_predicted import Fitted, Predicted, predict, predict_left_out
+from perfmodel.validate.serving_predicted import (
+    SCHEMES,
+    Fitted,
+    LeftOut,
+    Predicted,
+    predict,
+    predict_left_out,
+    shipped_left_out,
+)
 from perfmodel.validate.serving_rows import TARGETS, ServingRuns, reasons, resolve_runs
 from perfmodel.validate.serving_scores import figures, knee_figures, learnt_bands, learnt_tails
 from perfmodel.validate.serving_table import read_runs
 
 
-def validate_serving(path: Path, catalog: Catalog, *, scheme: str, is_shipped: bool) -> dict[str, Any]:
+def validate_serving(
+    path: Path, catalog: Catalog, *, scheme: str, is_shipped: bool, refit: bool = False
+) -> dict[str, Any]:
     """Figures of every target; on the shipped corpus each run is predicted without its fold.
 
-    On other runs the shipped beliefs are used as they are. Rows that cannot be predicted are listed with the reason.
+    `refit` fits the folds again instead of reading the shipped ones. On other runs the shipped beliefs are used as they are. Rows that cannot be predicted are listed with the reason.
     """
     rows = read_runs(path).rows
     runs = resolve_runs(rows, catalog)
@@ -30,8 +39,7 @@ def validate_serving(path: Path, catalog: Catalog, *, scheme: str, is_shipped: b
     beliefs = shipped_beliefs()
     if len(runs):
         if is_shipped:
-            fitted = _fitted(str(path), catalog)
-            left_out = fitted.left_out(scheme)
+            left_out = Fitted(runs).left_out(scheme) if refit else shipped_left_out(runs, scheme)
             found = predict_left_out(runs, left_out)
             simple = baselines.constants_left_out(runs, left_out.folds)
         else:
@@ -49,16 +57,11 @@ def validate_serving(path: Path, catalog: Catalog, *, scheme: str, is_shipped: b
     return told
 
 
-@cache
-def _fitted(path: str, catalog: Catalog) -> Fitted:
-    """One fit serves every scheme of a process."""
-    return Fitted(resolve_runs(read_runs(Path(path)).rows, catalog))
-
-
-def learn(runs: ServingRuns, date: str) -> tuple[ServingBeliefs, Fitted]:
-    """Beliefs from measured runs, with bands and tails from whole publishers left out."""
+def learn(runs: ServingRuns, date: str) -> tuple[ServingBeliefs, Fitted, dict[str, LeftOut]]:
+    """Beliefs from measured runs, with bands and tails from whole publishers left out, and those of every scheme."""
     fitted = Fitted(runs)
-    left_out = fitted.left_out("source")
+    folds = {scheme: fitted.left_out(scheme) for scheme in SCHEMES}
+    left_out = folds["source"]
     tails = learnt_tails(runs, predict_left_out(runs, left_out))
     tailed = {fold: replace(beliefs, tails=tails) for fold, beliefs in left_out.beliefs.items()}
     left_out = replace(left_out, beliefs=tailed)
@@ -67,7 +70,7 @@ def learn(runs: ServingRuns, date: str) -> tuple[ServingBeliefs, Fitted]:
     shares = baselines.best(runs, table, np.ones(len(runs), dtype=bool))
     made = fitted.beliefs()
     meta = {"date": date, **made.meta, "constants": {kind: list(pair) for kind, pair in shares.items()}}
-    return replace(made, bands=bands, tails=tails, meta=meta), fitted
+    return replace(made, bands=bands, tails=tails, meta=meta), fitted, folds
 
 
 def _not_predicted(runs: ServingRuns, found: Predicted) -> dict[str, int]:

@@ -60,7 +60,7 @@ def best(runs: ServingRuns, table: Array, use: NDArray[np.bool_]) -> Constants:
     return found
 
 
-def constants_left_out(runs: ServingRuns, folds: NDArray[np.intp]) -> dict[str, Array]:
+def constants_left_out(runs: ServingRuns, folds: NDArray[np.str_]) -> dict[str, Array]:
     """Logarithms of the answers by the constants of the other folds."""
     table = grid(runs)
     found = np.full(table.shape[1:], np.nan)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from functools import cache
+from importlib import resources
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +19,7 @@ from perfmodel.validate.serving_fit import (
     FITTED,
     Design,
     Fit,
+    Key,
     beliefs_of,
     design,
     fit,
@@ -27,8 +31,10 @@ from perfmodel.validate.serving_rows import TARGETS, ServingRuns
 
 Array = NDArray[np.float64]
 
+FOLD_SCHEMA: Final = "perfmodel/serving-folds/1"
 #: Folds of a scheme; publishers are folds of their own.
 FOLDS: Final = {"group": 8, "accelerator": 8}
+SCHEMES: Final = ("group", "source", "accelerator")
 _ROUNDS: Final = 4  # of a fit that starts where that of all rows ended
 _STEEPEST: Final = 4.0  # of a slope: nearer to saturation nothing is linear
 _LEVELS: Final = ("engine", "generation", "width", "vendor", "link", "front")
@@ -113,10 +119,10 @@ def _alike(runs: ServingRuns, beliefs: ServingBeliefs) -> ServingBelief:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Fits without each fold of a scheme."""
+    """Fits without each fold of a scheme, by the name of the fold."""
 
-    folds: NDArray[np.intp]  # of every run
-    beliefs: Mapping[int, ServingBeliefs]
+    folds: NDArray[np.str_]  # of every run
+    beliefs: Mapping[str, ServingBeliefs]
 
 
 class Fitted:
@@ -146,16 +152,15 @@ class Fitted:
 
     def left_out(self, scheme: str) -> LeftOut:
         """Beliefs without each fold: `group` is a model on an accelerator, `source` a publisher."""
-        names, of_run = np.unique(_fold_names(self.runs, scheme), return_inverse=True)
-        thin = _fold_names(self.thin, scheme)
+        of_run, thin = fold_names(self.runs, scheme), fold_names(self.thin, scheme)
         found = {}
-        for index, name in enumerate(names):
+        for name in np.unique(of_run).tolist():
             use = np.asarray(thin != name)
-            found[index] = self._believed(self.without[name] if scheme == "source" else self._fit(use), use)
+            found[name] = self._believed(self.without[name] if scheme == "source" else self._fit(use), use)
         return LeftOut(of_run, found)
 
 
-def _fold_names(runs: ServingRuns, scheme: str) -> NDArray[np.str_]:
+def fold_names(runs: ServingRuns, scheme: str) -> NDArray[np.str_]:
     """The fold of every run; the same name is in the same fold whatever other names there are."""
     if scheme == "source":
         return runs.features["publisher"]
@@ -174,3 +179,45 @@ def predict_left_out(runs: ServingRuns, left_out: LeftOut) -> Predicted:
         if at.any():
             found.put(at, predict(runs.take(at), beliefs))
     return found
+
+
+def packed(left_out: Mapping[str, LeftOut]) -> dict[str, Any]:
+    """Plain data for the file of folds: by scheme and fold, [logarithm, spread, rows] of each shift."""
+    return {
+        "schema": FOLD_SCHEMA,
+        "schemes": {
+            scheme: {
+                fold: {
+                    "shifts": {
+                        "|".join(key): [round(value, 4), round(one.spreads[key], 4), one.counts[key]]
+                        for key, value in one.values.items()
+                    },
+                    "level_spreads": {"|".join(k): round(v, 4) for k, v in one.level_spreads.items()},
+                }
+                for fold, one in found.beliefs.items()
+            }
+            for scheme, found in left_out.items()
+        },
+    }
+
+
+@cache
+def _shipped_folds() -> Mapping[str, Any]:
+    file = resources.files("perfmodel").joinpath("priors/serving_folds.yaml")
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))["schemes"]
+    return found
+
+
+def shipped_left_out(runs: ServingRuns, scheme: str) -> LeftOut:
+    """The fits without each fold that the package ships."""
+    found = {}
+    for fold, one in _shipped_folds()[scheme].items():
+        keys = {text: cast(Key, tuple(text.split("|"))) for text in one["shifts"]}
+        pairs = {text: cast(tuple[str, str], tuple(text.split("|"))) for text in one["level_spreads"]}
+        found[fold] = ServingBeliefs(
+            values={keys[text]: entry[0] for text, entry in one["shifts"].items()},
+            spreads={keys[text]: entry[1] for text, entry in one["shifts"].items()},
+            counts={keys[text]: entry[2] for text, entry in one["shifts"].items()},
+            level_spreads={pairs[text]: spread for text, spread in one["level_spreads"].items()},
+        )
+    return LeftOut(fold_names(runs, scheme), found)

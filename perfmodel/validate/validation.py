@@ -123,7 +123,9 @@ def validate(
     if served is not None:
         from perfmodel.validate.serving import validate_serving
 
-        result["serving"] = validate_serving(served, catalog, scheme=scheme, is_shipped=is_shipped)
+        result["serving"] = validate_serving(
+            served, catalog, scheme=scheme, is_shipped=is_shipped, refit=refit
+        )
     result["scheme"] = (
         _PROTOCOLS.get(scheme, f"every family predicted without its {scheme}")
         if is_shipped

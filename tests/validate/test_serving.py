@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from perfmodel.cli.main import main
+from perfmodel.serving.beliefs import shipped_beliefs
+from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.serving_files import SERVED
+from perfmodel.validate.serving_predicted import SCHEMES, packed, shipped_left_out
+from perfmodel.validate.serving_rows import resolve_runs
 from perfmodel.validate.serving_scores import _doubled, learning_weights, summary
-from perfmodel.validate.validation import validate
+from perfmodel.validate.serving_table import read_runs
+from perfmodel.validate.validation import shipped_corpus, validate
 
 ROW = {
     "source": "a new lab", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "NVIDIA H100 80GB HBM3",
@@ -114,3 +119,19 @@ def test_a_knee_is_where_the_time_has_doubled() -> None:
     load = np.log([1.0, 4.0, 16.0, 64.0])
     assert np.exp(_doubled(load, np.log([1.0, 1.2, 2.0, 4.0]))) == pytest.approx(16.0)
     assert np.exp(_doubled(load, np.log([1.0, 1.0, 1.0, 1.0]))) == pytest.approx(256.0)
+
+
+def test_the_shipped_folds_have_not_seen_their_rows() -> None:
+    rows = read_runs(shipped_corpus() / "serving" / "runs.csv").rows[::60]
+    runs = resolve_runs(rows, Catalog.default())
+    every = shipped_beliefs().meta["rows"]
+    for scheme in SCHEMES:
+        left_out = shipped_left_out(runs, scheme)
+        assert set(left_out.folds.tolist()) <= set(left_out.beliefs)
+        for beliefs in left_out.beliefs.values():
+            assert 0 < beliefs.counts["compute", "all", ""] < every
+            assert np.isfinite([*beliefs.values.values()]).all()
+    argonne = shipped_left_out(runs, "source").beliefs["argonne"]
+    assert argonne.counts.get(("layer_s", "engine", "llama.cpp"), 0) == 0
+    again = packed({"source": shipped_left_out(runs, "source")})["schemes"]["source"]["argonne"]["shifts"]
+    assert again["pace|all|"][0] == pytest.approx(argonne.values["pace", "all", ""], abs=1e-4)
