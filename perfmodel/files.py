@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import json
 import os
@@ -50,6 +51,30 @@ def parse_json(text: str, file: str | None, code: str) -> Any:
     except ValueError:
         found = Problem(file, 1 if file else None, None, code, "a number has too many digits to be read")
     raise SpecError(found)
+
+
+@contextlib.contextmanager
+def csv_faults(file: str, code: str) -> Iterator[None]:
+    """Turn what Python's csv refuses (a bare carriage return, a cell without end) into a SpecError.
+
+    >>> with csv_faults("t.csv", "R004"):
+    ...     list(csv.reader(["a\rb"]))
+    Traceback (most recent call last):
+        ...
+    perfmodel.errors.SpecError: t.csv: error[R004]: not readable as CSV: new-line character seen in unquoted field
+      help: a quote may be left open, or lines end in a bare carriage return
+    """
+    try:
+        yield
+    except csv.Error as error:
+        raise SpecError(
+            Problem(
+                file,
+                code=code,
+                message=f"not readable as CSV: {str(error).partition(' - ')[0]}",
+                help="a quote may be left open, or lines end in a bare carriage return",
+            )
+        ) from None
 
 
 def write_whole(path: Path, data: bytes) -> None:

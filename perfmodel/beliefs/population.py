@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.beliefs.bands import CELL, NINETY, SCALED, SLOPES, scale, thinness
+from perfmodel.beliefs.bands import CELL, NINETY, REACH, SCALED, SLOPES, scale, thinness
 from perfmodel.beliefs.extrapolation import band_spread
 from perfmodel.beliefs.features import level_value
 from perfmodel.physics.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
@@ -158,19 +158,21 @@ class Beliefs:
         plain = (self.noise, 1.0, 1.0) if mode == "datasheet" else (0.0, 1.0, 0.0, 0.0, 0.0)
         return self.bands.get(mode, plain)
 
-    def band_at(self, mode: str, features: Mapping[str, str], computing: Array) -> Array:
+    def band_at(self, mode: str, features: Mapping[str, str], computing: Array, k: Array) -> Array:
         """What scales the band of a job besides its levels, at every point: see `bands.SLOPES`; (n, points)."""
         if not SLOPES[mode]:
             return np.zeros((0, computing.size))
         thin = thinness(self.groups.get(level_value(features, CELL), 0))
-        return np.stack([computing, np.full_like(computing, thin)])
+        return np.stack([computing, np.full_like(computing, thin), np.log2(k) / REACH])
 
-    def band_spread(self, mode: str, features: Mapping[str, str], signs: Array, computing: Array) -> Array:
+    def band_spread(
+        self, mode: str, features: Mapping[str, str], signs: Array, computing: Array, k: Array
+    ) -> Array:
         """Log spread of such a job's predictions from their `signs` (n_signs, points), equation (1) of `bands`.
 
         `computing` has the share of each step in which the accelerator computes. Older files scale nothing.
         """
-        at = self.band_at(mode, features, computing)
+        at = self.band_at(mode, features, computing, k)
         scaled = signs.copy()
         scaled[: SCALED.get(mode)] *= scale(self.scales.get(mode, {}), features, SLOPES[mode], at)
         return band_spread(scaled, self.band_weights(mode))

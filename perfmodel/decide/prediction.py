@@ -16,6 +16,7 @@ from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.knee_causes import knee_odds, knees, ledger, ratio_band
 from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, rates, speedup
+from perfmodel.decide.narrow import narrow
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
@@ -68,7 +69,7 @@ def curve_of(
 ) -> Curve:
     """The curve of a job that can run at some K; a SpecError says why it cannot. `among`: see `curve`."""
     setup = setup_of(job)
-    _refuse_empty(job, setup, beliefs)
+    refuse_empty(job, setup, beliefs)
     found = curve(setup, beliefs, draws=draws, seed=seed, among=among)
     _refuse_impossible(job, found)
     return found
@@ -85,7 +86,7 @@ _KEYS = {
 }
 
 
-def _refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
+def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
     """Raise a SpecError where a workload states no work at all and no measurement stands in for it."""
     if setup.states_work or beliefs.calibration is not None:
         return
@@ -218,6 +219,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
+        "narrow": narrow(found, beliefs),
         "not_modelled": not_modelled(),
         "notes": [
             *foreign(job, beliefs),
@@ -281,6 +283,8 @@ def _memory(found: Curve) -> dict[str, Any]:
     shape = found.k.shape
     return {
         "memory_bytes": np.broadcast_to(found.memory.total, shape),
+        "memory_bytes_low": np.broadcast_to(found.memory.low, shape),
+        "memory_bytes_high": np.broadcast_to(found.memory.high, shape),
         "memory_parts_bytes": {name: np.broadcast_to(v, shape) for name, v in found.memory.parts.items()},
         "memory_limit_bytes": float(found.setup.machine.memory_bytes),
     }
@@ -380,6 +384,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "exchange": {"times_the_cost": None, "times_faster": None},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
+        "narrow": [],
         "sensitivity": [],
         "not_modelled": not_modelled(),
         "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],

@@ -167,7 +167,7 @@ def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array
     if not _any_above_one(at.cp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
-    message = message * _copies_of_kv_heads(ops, at)
+    message = message * copies_of_kv_heads(ops, at)
     one = links.time("all_gather", message, at.cp, at.tp, at.context_algorithm)
     return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
 
@@ -277,8 +277,23 @@ def pipeline_messages(at: Layouts, message_s: Array, shown: Array) -> Array:
     return 2.0 * at.vpp * message_s * shown
 
 
-def _copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:
-    """Ranks of a tensor group that hold the same key-value head, where tp exceeds their number; else 1."""
+def copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:
+    """Ranks of a tensor group that hold the same key-value head, where tp exceeds their number; else 1.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+
+    Returns
+    -------
+    Numbers of ranks.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> from perfmodel.physics.layouts import layouts
+    >>> float(copies_of_kv_heads(transformer(), layouts(32, global_batch=32, accelerators_per_node=32, tp=32)))
+    2.0
+    """
     return np.asarray(
         np.where(ops.kv_heads > 0.0, np.maximum(at.tp / np.maximum(ops.kv_heads, 1.0), 1.0), 1.0)
     )
@@ -309,7 +324,7 @@ def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
     [28966912.0, 0.0]
     """
     embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
-    copied = ops.hidden * ops.kv_width * ops.attention_layers * (_copies_of_kv_heads(ops, at) - 1.0)
+    copied = ops.hidden * ops.kv_width * ops.attention_layers * (copies_of_kv_heads(ops, at) - 1.0)
     dense = (ops.block_params + copied) / (at.tp * at.pp) + embedding
     return dense, ops.expert_params / (at.expert_ranks * at.pp)
 

@@ -65,8 +65,8 @@ def recompute_share(said: Recompute | str) -> float:
     return RECOMPUTE_SHARE[said] if isinstance(said, str) else float(said)
 
 
-def recompute_shown(share: float, selective: float) -> Recompute:
-    """What is recomputed, as a layout states it: the word that means it, else the share.
+def recompute_shown(share: float, selective: float) -> Recompute | None:
+    """What is recomputed, as a layout states it: the word that means it, else the share; None where it is a belief.
 
     Parameters
     ----------
@@ -78,8 +78,10 @@ def recompute_shown(share: float, selective: float) -> Recompute:
     Word or share.
 
     >>> recompute_shown(0.05, 1.0), recompute_shown(0.05, 0.0), recompute_shown(1.0, 0.0), recompute_shown(np.nan, 0.0)
-    ('selective', 0.05, 'full', 'none')
+    ('selective', 0.05, 'full', None)
     """
+    if np.isnan(share):
+        return None
     if selective > 0.0:
         return "selective"
     if 0.0 < share < 1.0:
@@ -111,6 +113,17 @@ class Layouts:
     # What a job declares beside its layout, and what is known of a measured run (`tp_hidden`, `run_steps`); names and
     # defaults in `DECLARED`.
     gradient_bytes: Array  # per exchanged gradient; 0: as the precision has it
+    held_gradient_bytes: (
+        Array  # of the gradients that a replica adds up, where they are wider than its weights
+    )
+    open_gradient: Array  # share of those that nobody stated and that another setting would save
+    optimizer_bytes: Array  # per trained parameter, a wide copy of the weight too; negative: Adam's
+    frozen_bytes: Array  # per parameter that is not trained; 0: as the precision has it
+    logit_bytes: Array  # per logit, all its copies
+    kept_factor: Array  # activations of a transformer that are kept, over those that fused kernels keep
+    offloaded_optimizer: Array  # 1 where the host keeps it
+    offloaded_parameters: Array
+    offloaded_activations: Array
     compression: Array  # bytes of a gradient over bytes on the wire
     compression_s: Array  # of a rank, once an exchange
     sync_every: Array  # steps from one exchange between replicas to the next
@@ -150,8 +163,21 @@ class Layouts:
         return np.maximum(self.k / (self.expert_ranks * self.pp), 1.0)
 
 
+LOGIT_BYTES = 6.0  # 16-bit logits and their 32-bit softmax, in place
+FUSED_LOGIT_BYTES = 4.0  # 16-bit logits and their gradient, of a loss that is one kernel
+EAGER_LOGIT_BYTES = 14.0  # 16-bit logits, a copy in 32 bit, its log-softmax and the gradient of that
+
 DECLARED: dict[str, float] = {
     "gradient_bytes": 0.0,
+    "held_gradient_bytes": 0.0,
+    "open_gradient": 0.0,
+    "optimizer_bytes": -1.0,
+    "frozen_bytes": 0.0,
+    "logit_bytes": LOGIT_BYTES,
+    "kept_factor": 1.0,
+    "offloaded_optimizer": 0.0,
+    "offloaded_parameters": 0.0,
+    "offloaded_activations": 0.0,
     "compression": 1.0,
     "compression_s": 0.0,
     "sync_every": 1.0,
@@ -236,6 +262,34 @@ def usual_gradient_bytes(framework: str, precision: str) -> float:
     (4.0, 0.0)
     """
     return 4.0 if (framework, precision) == ("megatron_eager", "bf16") else 0.0
+
+
+MEGATRON = ("megatron_eager", "megatron_core")
+# Classes of PyTorch whose loss takes the logits in 32 bit as library code does.
+LIBRARY_LOSS = ("pytorch_eager", "fsdp_eager", "fsdp_compiled")
+# Classes whose norms and activations are separate operations, with tensors of their own. LitGPT's Llama 2 of 7 and 13 billion
+# parameters kept 1.32 and 1.34 times what fused kernels would (validation/measured/memory.csv, the increase per sample).
+UNFUSED = ("pytorch_eager", "fsdp_eager")
+UNFUSED_KEPT = 1.33
+
+
+def usual_memory(framework: str, precision: str) -> dict[str, float]:
+    """What a class of frameworks holds in memory where nobody says otherwise.
+
+    Megatron-LM and its core keep main gradients of 16-bit weights in 32 bit, whatever is exchanged
+    (core/distributed/param_and_grad_buffer.py), unless its arguments say otherwise; its parallel loss works in place,
+    PyTorch's does not.
+
+    >>> usual_memory("megatron_core", "bf16")["held_gradient_bytes"], usual_memory("fsdp_eager", "bf16")["kept_factor"]
+    (4.0, 1.33)
+    """
+    wide = framework in MEGATRON and precision not in ("fp32", "tf32", "fp16")
+    return {
+        "held_gradient_bytes": 4.0 if wide else 0.0,
+        "open_gradient": 0.5 if wide else 0.0,
+        "logit_bytes": EAGER_LOGIT_BYTES if framework in LIBRARY_LOSS else LOGIT_BYTES,
+        "kept_factor": UNFUSED_KEPT if framework in UNFUSED else 1.0,
+    }
 
 
 def layouts(

@@ -83,6 +83,7 @@ class Finisher:
             layout=layout,
             k=k,
             k_given=k_given,
+            headroom=spec.headroom,
             steps=steps,
             run_samples=run_samples,
             batch_range=self.batch_range,
@@ -112,15 +113,14 @@ class Finisher:
         return job
 
     def _framework(self) -> Framework:
-        """The class of software of the stack that was named, else the one such workloads are mostly run on."""
+        """The class of software of the stack that was named, else an unknown one."""
         stack = self.spec.stack
         if stack is not None and stack.framework is not None:
             return CLASS_OF[stack.framework][bool(stack.compiled)]
-        usual: Framework = (
-            "megatron_core" if self.spec.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
+        self.notes.append(
+            "the framework is not stated: predicted as an unknown one, with a wider band; framework or stack.framework narrows it"
         )
-        self.notes.append(f"framework {usual} is a default: none was stated, and others may be far slower")
-        return usual
+        return "unknown"
 
     def _stack(self) -> GradientType | None:
         """Check what the stack says twice, note what nothing models; the type in which gradients are exchanged."""
@@ -140,7 +140,12 @@ class Finisher:
                 "write precision: fp8, or leave fp8_recipe out",
             )
         for name in unmodelled(stack):
-            self.notes.append(f"stack.{name} is stated, not modelled yet")
+            memory = (
+                ": what is held on the device is, the time of the transfers is not"
+                if name == "offload"
+                else ""
+            )
+            self.notes.append(f"stack.{name} is stated, not modelled yet{memory}")
         return given or stack.gradient_dtype
 
     def _scheduled(self, layout: Layout) -> Layout:

@@ -35,7 +35,10 @@ def completed(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, list[str]]:
         notes.append(f"network: {counted(cards, 'card', 'cards')} of {out.name} a node is a default")
         return cluster.model_copy(update={"nics_per_node": cards}), notes
     rate = usual_network(node.accelerator, catalog) * node.accelerators_per_node
-    notes.append(f"network: {format_quantity(rate, 'B/s')} a node is a default: none was stated")
+    notes.append(
+        f"network: {format_quantity(rate, 'B/s')} a node is a default: none was stated. Beyond {node.accelerators_per_node} is it "
+        "scaled out, over which scale_out and how many nics_per_node, or up, in a node with more accelerators?"
+    )
     return cluster.model_copy(update={"network_per_node": rate}), notes
 
 

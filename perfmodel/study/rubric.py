@@ -21,6 +21,7 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
 from perfmodel.study.table import Timings
+from perfmodel.study.workers import workers_of
 
 
 def study_file(
@@ -40,7 +41,9 @@ def study_file(
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
     result = study(found.timings, options, seed=seed)
-    return replace(result, result={**result.result, **found.as_json()})
+    read = found.as_json()
+    told = {"notes": [*result.result["notes"], *found.notes]}
+    return replace(result, result={**result.result, "workers": workers_of(found.readings), **read, **told})
 
 
 def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:
@@ -53,7 +56,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     >>> found["threshold"]["first_below_k"], found["fastest_k"], found["bend"]["cause"]
     (8, 8, 'communication')
     """
-    options = options or StudyOptions()
+    options, told = _settled(options or StudyOptions(), timings)
     regime = options.settled_regime
     timings = textbook.per_worker(textbook.from_baseline(timings, options.baseline_k), options.price_per)
     points = summarise(timings, ci=options.ci, regime=regime)
@@ -118,9 +121,25 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "honesty": honesty.findings_json(findings),
         "checklist": honesty.checklist(evidence, findings),
         "verdict": verdict.doubted(said) if in_doubt else said,
+        "notes": [] if told is None else [told],
     }
     inputs = {"file": timings.file, "rows": timings.rows, "sha256": timings.sha256, **options.as_inputs()}
     return Result("study", inputs, result, seed)
+
+
+GROWS = 0.02  # by which the batch of a worker may differ between K of weak scaling
+
+
+def _settled(options: StudyOptions, timings: Timings) -> tuple[StudyOptions, str | None]:
+    """The options with the regime that the batches show, where nobody said one; and why, in words."""
+    batch, k = timings.columns.get("global_batch"), timings.k
+    if options.regime is not None or batch is None or np.isnan(batch).any() or np.unique(k).size < 2:
+        return options, None
+    each = batch / k
+    if np.ptp(each) > GROWS * each.mean():
+        return options, None
+    told = f"the batch grows with K, {each.mean():g} for each worker: read as weak scaling"
+    return replace(options, regime="weak"), told
 
 
 def _carbon(points: Points, g_per_j: float | None) -> Array | None:

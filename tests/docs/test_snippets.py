@@ -52,8 +52,10 @@ def test_every_command_named_exists(page: Path) -> None:
         if words[0] not in VERBS:
             pytest.fail(f"{name(page)}: no verb {words[0]} in: perfmodel {command}")
         known = reference.help_of(words[0])
-        if words[1:2] and words[1] in reference.subcommands(known):
-            known = reference.help_of(words[0], words[1])
+        depth = 1
+        while words[depth : depth + 1] and words[depth] in reference.subcommands(known):
+            depth += 1
+            known = reference.help_of(*words[:depth])
         for flag in re.findall(r"(?<=\s)--?[a-z][a-z0-9-]*", command):
             assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", known), (
                 f"{name(page)}: {flag} in: {command}"

@@ -9,8 +9,9 @@ import pytest
 
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.memory import MEMORY_PARTS, RESERVED_BYTES, memory, state_bytes
+from perfmodel.physics.memory import MEMORY_PARTS, memory
 from perfmodel.physics.operations import operations
+from perfmodel.physics.state_bytes import RESERVED_BYTES, state_bytes
 from perfmodel.specs.catalog import Catalog
 
 CATALOG = Catalog.default()
@@ -108,7 +109,7 @@ def test_a_pipeline_keeps_the_weights_that_it_gathers_once_a_step():
     zero1 = total(GPT3, 128, pp=4.0, tp=4.0, sharding=float(Sharding.ZERO1)).parts
     assert alone["weights"] < staged["weights"]
     assert float(staged["weights"]) == pytest.approx(float(zero1["weights"]))
-    assert float(staged["gradients"]) == pytest.approx(float(zero1["gradients"]))
+    assert float(staged["gradients"]) == pytest.approx(2.0 * float(zero1["gradients"]))  # added up in 32 bit
     assert float(staged["optimizer"]) == pytest.approx(float(zero1["optimizer"]))
 
 

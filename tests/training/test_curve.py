@@ -121,7 +121,7 @@ def test_the_k_that_a_reason_promises_fits():
 def test_the_k_that_a_reason_promises_fits_where_the_batch_grows_with_it(k, given):
     def weak(layout, k) -> Curve:
         words = {"workload": "llama3-70b", "cluster": "dgx-h100", "k": str(k), "layout": layout}
-        asked = load_job(None, overrides=words | {"regime": "weak", "batch_per_accelerator": 4})
+        asked = load_job(None, overrides=words | {"regime": "weak", "batch_per_accelerator": 8})
         return curve(setup_of(asked), shipped_beliefs(), draws=0)
 
     made = weak(given, k)

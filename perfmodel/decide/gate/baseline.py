@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.decide.gate.evaluate import array_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.files import parse_json, pretty_json, read_bytes
+from perfmodel.specs.layout import layout_words
 from perfmodel.specs.policies import LOCK_NAME
 
 SCHEMA = "perfmodel/lock/1"
@@ -62,6 +63,10 @@ def summary(result: Mapping[str, Any]) -> dict[str, Any]:
         **{name: list(values) for name in _ARRAYS if (values := array_of(result, name)) is not None},
         "reason": list(result.get("reason") or [None] * len(result["k"])),
         "parts_s": {name: list(values) for name, values in result.get("parts_s", {}).items()},
+        "layout": [
+            layout_words(layout) if isinstance(layout, Mapping) else layout
+            for layout in result.get("layout") or ()
+        ],
         "knee": {
             rule: {key: knee.get(key) for key in ("k", "k_low", "k_high", "cause")}
             for rule, knee in result["knee"].items()

@@ -10,6 +10,7 @@ from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
+FIRST_SCREEN = (60, ("Terms", "Collectives", "Memory of a device", "What the arithmetic is made of"))
 MATTERS = 0.004  # slope from which an input is shown on a terminal
 SHOWS = 1e-6  # share of the step from which a term is
 

@@ -24,6 +24,17 @@ from perfmodel.report.model import (
 )
 
 TOP = 10
+FIRST_SCREEN = (
+    40,
+    (
+        "What if",
+        "Jobs",
+        "Nearest feasible answer",
+        "Best of each cluster",
+        "Candidates",
+        "Ways to pay, on the answer's cluster",
+    ),
+)
 
 
 def title(envelope: Envelope) -> str:

@@ -25,6 +25,7 @@ from perfmodel.report.model import (
     result_of,
 )
 
+FIRST_SCREEN = (45, ("Curve",))
 LEAST_PART = 1e-6  # of the largest: a smaller one has no column
 HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
@@ -315,6 +316,8 @@ def _curve(envelope: Envelope) -> Table:
         ("run.deadline_probability", Column("in time", "%", 2, "deadline_probability")),
         ("run.budget_probability", Column("in budget", "%", 2, "budget_probability")),
         ("memory_bytes", Column("memory", "B", 5, "memory_bytes")),
+        ("memory_bytes_low", Column("memory low", "B", 8, "memory_bytes_low", "memory_bytes")),
+        ("memory_bytes_high", Column("memory high", "B", 8, "memory_bytes_high", "memory_bytes")),
         ("tokens_per_s_per_accelerator", Column("tokens/s each", "", 6, "tokens_per_s_per_accelerator")),
         (
             "samples_per_s_per_accelerator",

@@ -58,6 +58,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_gap(result),
         *_fits(result),
         *_straggler(result),
+        *_workers(result),
         *_serving(result),
         *_checklist(result),
         *_laws(result),
@@ -71,6 +72,8 @@ def figures(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     names = ["weak"] if result.get("regime") == "weak" else []
     names += ["speedup", "efficiency"]
+    if result.get("workers"):  # of one K alone there is nothing else to draw
+        names.insert(0 if len(result.get("k") or ()) == 1 else len(names), "workers")
     if result.get("parts_s"):
         names += ["parts", "shares"]
     if result.get("cost_usd"):
@@ -98,6 +101,23 @@ def notes(envelope: Envelope) -> list[str]:
         grave = "warning: " if item.get("severity") == "warning" else ""
         found.append(f"{grave}{item.get('message')}; {item.get('advice')}.")
     return [*found, *(str(note) for note in result.get("notes") or ())]
+
+
+def _workers(result: Mapping[str, object]) -> list[Table]:
+    """Who is the slowest, and how much the others idle for it."""
+    rows = [row for row in mappings(result.get("workers")) if not row.get("same_times")]
+    columns = [
+        Column("run", "", 0, "file"),
+        Column("workers", "", 0, "k"),
+        Column("step", "s", 1, "step_s"),
+        Column("idle", "%", 0, "idle_share"),
+        Column("slowest rank", "", 0, "slowest_rank"),
+        Column("over the mean", "x", 0, "slowest_over_mean"),
+        Column("of the steps", "%", 1, "slowest_share"),
+    ]
+    cells = [[row.get(column.key) for column in columns] for row in rows]
+    note = "A worker idles from the end of its own work until the slowest is done."
+    return [Table("Workers", columns, cells, note=note, role="breakdown")] if rows else []
 
 
 def _read(result: Mapping[str, object]) -> list[Table]:

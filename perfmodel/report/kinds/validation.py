@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.report import text
-from perfmodel.report.kinds import common
+from perfmodel.report.kinds import common, served_runs
 from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mappings, result_of
 from perfmodel.report.svg import MOST_DOTS
 from perfmodel.units import counted
@@ -41,6 +41,13 @@ def answer(envelope: Envelope) -> str:
             f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
             f"over {counted(collectives['points'], 'point', 'points')}"
         )
+    memory = result.get("memory")
+    if isinstance(memory, Mapping) and memory.get("runs"):
+        words.append(
+            f"memory: median error {text.quantity(memory.get('median_ape'), '%')}, worst "
+            f"{text.quantity(memory.get('worst_ape'), '%')} over {counted(memory['runs'], 'peak', 'peaks')}"
+        )
+    words += filter(None, [served_runs.answer(result)])
     left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
     if left_out:
         words.append(f"{counted(len(left_out), 'family', 'families')} could not be scored, see the notes")
@@ -50,7 +57,15 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Scores by mode, baselines, groups, collectives, worst families."""
     result = result_of(envelope)
-    return [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result), *_worst(result)]
+    return [
+        *_scores(result),
+        *_baselines(result),
+        *_groups(result),
+        *_collectives(result),
+        *_memory(result),
+        *served_runs.tables(result),
+        *_worst(result),
+    ]
 
 
 def data(envelope: Envelope) -> Table | None:
@@ -87,6 +102,7 @@ def notes(envelope: Envelope) -> list[str]:
             "corrected",
         ),
         *_contradicted(result),
+        *served_runs.notes(result),
         *common.notes_of(result),
         *(str(hint) for hint in result.get("hints") or ()),
     ]
@@ -252,6 +268,26 @@ def _collectives(result: Mapping[str, object]) -> list[Table]:
     ]
     row = [score.get(key) for key in ("points", "median_ape", "mean_ape", "p90_ape")]
     return [Table("Collectives", columns, [row], role="breakdown")]
+
+
+def _memory(result: Mapping[str, object]) -> list[Table]:
+    """Errors of published peaks of memory, by source."""
+    memory = result.get("memory")
+    if not isinstance(memory, Mapping) or not memory.get("runs"):
+        return []
+    keys = ("runs", "median_ape", "mean_ape", "worst_ape", "bias", "inside_band")
+    columns = [
+        Column("source", "", 0),
+        *(Column(key.replace("_ape", ""), "" if key == "runs" else "%", 1) for key in keys),
+    ]
+    found = {**(memory.get("by_source") or {}), "all": memory}
+    rows: list[list[Cell]] = [[name, *(row.get(key) for key in keys)] for name, row in found.items()]
+    out = memory.get("out_of_memory") or 0
+    note = (
+        f"Peaks that an allocator read. {memory.get('fit_rightly')} of {memory['runs']} are said to fit, and "
+        f"{memory.get('out_rightly')} of {counted(out, 'run', 'runs')} out of memory not to."
+    )
+    return [Table("Memory", columns, rows, note=note, role="breakdown")]
 
 
 def _worst(result: Mapping[str, object]) -> list[Table]:
