@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from perfmodel.beliefs.features import features, level_value
-from perfmodel.beliefs.population import shipped_beliefs
+from perfmodel.beliefs.features import discrepancy, features, level_value
+from perfmodel.beliefs.population import DISCREPANCIES, shipped_beliefs
 from perfmodel.physics.coefficients import LEVELS, NAMES
+from perfmodel.physics.examples import transformer
+from perfmodel.physics.layouts import layouts
 from perfmodel.specs.catalog import Catalog
 
 UNFUSED = NAMES.index("unfused")
@@ -54,3 +57,26 @@ def test_what_was_measured_in_one_16_bit_format_is_known_of_the_other() -> None:
 def test_what_nobody_says_is_a_value_of_its_own(job: dict[str, str]) -> None:
     assert job["scale_out"] == "unknown"
     assert level_value(job, "kind*colour") == "encoder-transformer*unknown"
+
+
+def test_what_no_coefficient_explains_follows_from_the_layout() -> None:
+    at = layouts(
+        64, global_batch=256, accelerators_per_node=8, tp=2, pp=4, cp=2, micro_batch=2, recompute=0.5
+    )
+    found = discrepancy(transformer(), at)
+    assert len(found) == len(DISCREPANCIES)
+    expected = [
+        1.0,
+        6.0,
+        1.0,
+        3.0,
+        np.log(4.0),
+        np.log(2.0),
+        np.log(4.0),
+        np.log(2.0),
+        0.0,
+        0.5,
+        np.log(2.0),
+        np.log(1024.0),
+    ]
+    assert found.ravel().tolist() == pytest.approx(expected)

@@ -96,3 +96,17 @@ def test_nonsense_is_refused() -> None:
         c.best("gossip", 1.0, 2, ALPHA, BETA)
     with pytest.raises(ValueError, match="unknown collective"):
         c.lower_bound("gossip", 1.0, 2, ALPHA, BETA)
+
+
+@pytest.mark.parametrize(
+    ("cost", "moved", "added"),
+    [
+        (c.all_reduce_ring, 2 * 7 / 8, 7 / 8),
+        (c.all_reduce_halving_doubling, 2 * 7 / 8, 7 / 8),
+        (c.all_reduce_recursive_doubling, 3.0, 3.0),
+        (c.all_reduce_binomial, 6.0, 3.0),
+    ],
+)
+def test_bytes_that_are_added_cost_gamma_each(cost, moved, added) -> None:
+    """Eight ranks, without latency: beta for each byte moved, gamma for each that is added."""
+    assert float(cost(1e6, 8, 0.0, 2e-9, 3e-10)) == pytest.approx(1e6 * (2e-9 * moved + 3e-10 * added))
