@@ -42,9 +42,11 @@ from perfmodel.cli.options import (
 if TYPE_CHECKING:
     from perfmodel.beliefs.population import Beliefs
     from perfmodel.results.envelope import Result
+    from perfmodel.serving.beliefs import ServingBeliefs
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
     from perfmodel.specs.loader import Tree
+    from perfmodel.specs.serving import ServingJob
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,25 @@ class JobFlags:
             made.quotes = read_quotes(self.prices, made)
         return made
 
+    def any_job(
+        self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})
+    ) -> Job | ServingJob:
+        """The same, where a job that serves is answered too."""
+        from perfmodel.specs.jobs import load_any_job
+
+        overrides = self.overrides() | dict(changed)
+        return load_any_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()))
+
+    def service(self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> ServingJob:
+        """The same of a job that serves."""
+        from perfmodel.errors import UsageError
+        from perfmodel.specs.serving import ServingJob
+
+        found = self.any_job(path, changed)
+        if not isinstance(found, ServingJob):
+            raise UsageError(f"{found.name} serves no requests", code="U002")
+        return found
+
     def overrides(self) -> dict[str, Any]:
         """What the flags say, by dotted path."""
         said: dict[str, Any] = {
@@ -112,6 +133,14 @@ class JobFlags:
     def known(self) -> Beliefs | None:
         """The beliefs that were named, or None for the shipped ones."""
         return load_beliefs(self.beliefs)
+
+    def known_serving(self) -> ServingBeliefs | None:
+        """Beliefs of serving that were named, or None for the shipped ones."""
+        if self.beliefs is None:
+            return None
+        from perfmodel.serving.stored import read_serving_beliefs
+
+        return read_serving_beliefs(self.beliefs)
 
 
 @dataclass(frozen=True)
@@ -133,7 +162,7 @@ class ResultFlags:
         emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits, self.full)
 
 
-def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:
+def expanded(verb: Callable[..., object], without: Collection[str] = ()) -> Callable[..., object]:
     """The verb with every parameter that is a group replaced by the group's flags, in their order.
 
     Flags named in `without` mean nothing to the verb: they keep their defaults.
@@ -155,7 +184,7 @@ def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callabl
         ]
 
     @functools.wraps(verb)
-    def command(**given: Any) -> Any:
+    def command(**given: object) -> object:
         made = {
             name: group(**{flag: given.pop(flag) for flag in flags})
             for name, (group, flags) in groups.items()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -116,7 +117,7 @@ DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest 
 BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")
+    Format | None, typer.Option("--format", help="Default: table, or by the suffix of --output.")
 ]
 OutputOption = Annotated[
     Path | None,
@@ -150,7 +151,7 @@ _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIXES = (".html", ".htm")
 
 
-def parse_layout(text: str) -> str | dict[str, Any]:
+def parse_layout(text: str) -> str | dict[str, object]:
     """`auto`, or `tp=2,pp=4,sharding=zero1` as a mapping.
 
     >>> parse_layout("tp=2,sharding=zero1")
@@ -158,7 +159,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
     """
     if text.strip() == "auto":
         return "auto"
-    layout: dict[str, Any] = {}
+    layout: dict[str, object] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, equals, value = (side.strip() for side in part.partition("="))
         if not equals or not key or not value:
@@ -200,7 +201,7 @@ def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[st
     return found
 
 
-def told_by(flag: str, value: Any) -> Tree:
+def told_by(flag: str, value: object) -> Tree:
     """A value of a job whose problems name `flag`."""
     from perfmodel.specs.loader import Mark, Source, graft
 
@@ -235,6 +236,9 @@ def emit(
     check_targets(output, plot, report)
     if plot is not None:  # first: not every result has a plot, and then nothing is written
         _write_plot(result, plot)
+    if report is not None:  # before the terminal's: the reader of a pipe may leave in the middle
+        html = importlib.import_module("perfmodel.report.html")
+        write_text(report, html.render(result.envelope(), command=command_line()))
     if output is not None:
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
@@ -242,9 +246,6 @@ def emit(
             importlib.import_module("perfmodel.report.terminal").render(result.envelope(), full=full)
     else:
         sys.stdout.write(_text(result, chosen, width=110))
-    if report is not None:
-        html = importlib.import_module("perfmodel.report.html")
-        write_text(report, html.render(result.envelope(), command=command_line()))
 
 
 def emit_spec(
@@ -286,6 +287,8 @@ def _text(result: Result, format: Format, width: int) -> str:
 
 
 def _write_plot(result: Result, path: Path) -> None:
+    # Without a home that can be written to it would warn of a slower start the next time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
     except OSError as error:

@@ -23,6 +23,7 @@ from perfmodel.cli.exporting import (
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, parse_set, scalar, told_by
 from perfmodel.cli.readings import quantity
+from perfmodel.cli.serving import plan_service
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError, gathered
 
 if TYPE_CHECKING:
@@ -94,6 +95,14 @@ def plan(
     to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
+    from perfmodel.specs.jobs import serves
+
+    if jobs is None and serves(job):
+        refused: dict[str, Any] = {
+            "--objective": objective, "--deadline": deadline, "--min-efficiency": min_efficiency, "--accelerators": accelerators,
+            "--sweep": sweep, "--bounds": bounds, "--scheduler": scheduler, "--export": export,
+        }  # fmt: skip
+        return plan_service(job, flags, refused, clusters, budget, max_k, top, to)
     from perfmodel.beliefs.population import shipped_beliefs
     from perfmodel.decide.plan import run
     from perfmodel.decide.plan.planner import Request

@@ -23,8 +23,7 @@ from perfmodel.decide.knee import (
     marginal_knee,
     threshold_knee,
 )
-from perfmodel.decide.metrics import efficiency, speedup
-from perfmodel.decide.ratio import efficiency_band, is_timed
+from perfmodel.decide.metrics import efficiency, efficiency_band, is_timed, speedup
 from perfmodel.decide.remedies import Here, after_remedy, job_at, remedy, slowest_link
 from perfmodel.physics.laws import Regime
 from perfmodel.physics.layouts import Sharding
@@ -112,7 +111,7 @@ def knees(
     doubt: Array,
     odds: float,
     usd_of: Callable[[Array], Array],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The knee of a curve by each rule.
 
     `lost` is its ledger, `doubt` the log half-width of the efficiency's band, `odds` those above which a knee is
@@ -188,7 +187,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
 
 
 def _k_after(after: Knee, last_k: int) -> int | None:
-    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    """The knee after a remedy; the last K, a lower bound, where it lies beyond the range."""
     if not after.reached:
         return last_k
     return int(after.k) if np.isfinite(after.k) else None

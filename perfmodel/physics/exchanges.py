@@ -253,30 +253,28 @@ def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
     return links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
 
 
-def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
+def pipeline_messages(at: Layouts, message_s: Array, shown: Array) -> Array:
     r"""Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage.
 
     .. math:: t = 2\,v\,x\,t_{\mathrm{message}}                                                                     (5)
 
     Parameters
     ----------
-    ops : operations of one sample (`physics.operations`).
     at : layouts (`physics.layouts`).
-    links : the links of the machine with their coefficients.
+    message_s : seconds of one message (`pipeline_message`).
+    shown : share of a message that nothing hides.
 
     Returns
     -------
     Seconds that show, per micro-batch.
 
-    >>> from perfmodel.physics.coefficients import quiet
-    >>> from perfmodel.physics.examples import node, transformer
     >>> from perfmodel.physics.layouts import layouts
 
-    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2)
-    >>> float(pipeline_messages(transformer(), at, Links(node(), at, quiet())))  # a quiet machine hides them
-    0.0
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2, vpp=3)
+    >>> float(pipeline_messages(at, np.asarray(1e-3), np.asarray(0.5)))  # six messages, half of each
+    0.003
     """
-    return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
+    return 2.0 * at.vpp * message_s * shown
 
 
 def copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:

@@ -128,7 +128,8 @@ def _stage(
     dense = (ops.block_params + copied) * share / at.tp, words / at.tp
     routed = ops.expert_params * experts / at.expert_ranks + ops.table_params / at.k
     sharded, whole, states = _states(ops, machine, at, dense, routed)
-    repeat = np.where(np.isnan(at.recompute), 0.0, at.recompute)
+    # A share that nobody states is believed only where memory asks for it (`training.given`): it frees what it can.
+    repeat = np.where(np.isnan(at.recompute), 1.0, at.recompute)
     # Fused attention keeps no scores, so that repeating it alone frees nothing.
     repeat = np.where(at.selective > 0.0, 0.0, repeat)
     batch, width = at.micro_batch / at.cp, machine.element_bytes

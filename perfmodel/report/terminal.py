@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 WIDE = 120  # tables grow no further: eyes lose the line
 NARROWEST = 24
+MOST_ROWS = 500  # of one table: nobody scrolls through more, and a second draws some 300
 HEADING_LINES = 2  # where there is room
 
 
@@ -171,13 +172,16 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
             overflow="fold",
         )
     tick = "*" if simple else "✓"
-    for r in range(len(table.rows)):
+    for r in range(min(len(table.rows), MOST_ROWS)):
         chosen = r in table.marked
         cells = [escape(text.in_cell(clean(cells[r], console), widths[i])) for i, (_, cells) in shown.items()]
         grid.add_row(
             *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
         )
     console.print(grid, highlight=False)
+    if len(table.rows) > MOST_ROWS:
+        words = f"{len(table.rows) - MOST_ROWS:,} more rows with --format {fuller}"
+        console.print(escape(prose(words, console)), highlight=False, style="dim")
     if table.note:
         console.print(escape(prose(table.note, console)), highlight=False, style="dim")
     dropped = [head.title for i, head in enumerate(heads) if i not in widths and _says(table, i)]

@@ -69,7 +69,7 @@ class Catalog:
     def default(cls, extra_dirs: Iterable[str | Path] = ()) -> Catalog:
         """The shipped catalogue under `./hardware_specs`, PERFMODEL_SPECS and `extra_dirs`; the last named win.
 
-        Everything in `extra_dirs` is read at once, so that all that is wrong there is told at once.
+        Everything in `extra_dirs` is read at once, so that all faults there are reported at once.
         """
         extra = [Path(folder) for folder in extra_dirs]
         catalog = cls(spec_folders(extra), ZOO)
@@ -294,7 +294,7 @@ def _text(path: Path, state: tuple[int, ...] | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _parsed(path: Path, shown: str, state: tuple[int, ...]) -> Tree:
-    """The tree of a file in this state; nobody may change it."""
+    """The tree of a file in this state; it must not be changed."""
     return read_file(path, shown=shown)
 
 

@@ -25,7 +25,7 @@ OWNED_ELECTRICITY = parse("0.08 USD/kWh", "USD/J")
 def resolve_price(
     price: Price | None, cluster: Cluster, catalog: Catalog, mark: Mark
 ) -> tuple[Price, list[Problem]]:
-    """Fill in what the job leaves open. `per_accelerator` stays None only where nobody sells the accelerator."""
+    """Fill in what the job leaves open. `per_accelerator` stays None only where no offer has the accelerator."""
     wanted = price or Price()
     if wanted.per_accelerator is not None:
         note = wanted.note or f"{_hourly(wanted.per_accelerator)} {GIVEN}"

@@ -144,8 +144,8 @@ class Stack(SpecModel):
 def unmodelled(stack: Stack) -> list[str]:
     """The stated facts that no input of the step model takes.
 
-    >>> unmodelled(Stack(attention="flash2", overlap_gradients=False, compiled=True, date="2024-10"))
-    ['date', 'attention']
+    >>> unmodelled(Stack(attention="flash2", overlap_gradients=False, fp8_recipe="rowwise", date="2024-10"))
+    ['fp8_recipe']
     >>> unmodelled(Stack(overlap_gradients=True, overlap_gather=True, offload=(), schedule="1f1b"))
     []
     >>> unmodelled(Stack(overlap_gather=False, offload=("optimizer",), schedule="dualpipe"))
@@ -153,7 +153,7 @@ def unmodelled(stack: Stack) -> list[str]:
     """
     # A fact that says what the step model assumes anyway is modelled: exchange under compute, nothing offloaded.
     taken = {
-        "framework", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
+        "framework", "date", "attention", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
         "retuned", "optimizer", "master_weights", "frozen_dtype", "fused_loss",
     }  # fmt: skip
     usual: dict[str, object] = {"overlap_gather": True, "offload": (), "overlap_tensor": False}

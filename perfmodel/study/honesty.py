@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -273,12 +273,12 @@ def examine(evidence: Evidence) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.severity != "warning")
 
 
-def findings_json(findings: list[Finding]) -> list[dict[str, Any]]:
+def findings_json(findings: list[Finding]) -> list[dict[str, object]]:
     """The findings for the result."""
     return [asdict(finding) for finding in findings]
 
 
-def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
+def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, object]]:
     """The six rows of a textbook's reporting checklist, then three of our own: bend, quality, cost."""
     codes = {finding.code for finding in findings}
     p = e.points
@@ -304,7 +304,7 @@ def checklist(e: Evidence, findings: list[Finding]) -> list[dict[str, Any]]:
             if has_batch
             else "work of a run stated"
             if e.options.work is not None
-            else "no global_batch column, no --work: nobody can tell that the work was the same",
+            else "no global_batch column, no --work: it cannot be checked that the work was the same",
         ),
         (
             "warm-up and set-up excluded",

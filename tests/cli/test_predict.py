@@ -281,3 +281,40 @@ def test_the_headline_counts_interruptions_on_both_sides(capsys):
     assert f"for {runs:.1f}x the speed" in shown
     assert main([*job, "--set", "reliability={mtbf_per_accelerator: 1 h}"]) == 0
     assert "a step, with all interruptions" in " ".join(capsys.readouterr().out.split())
+
+
+def test_wall_time_is_the_upper_end_of_the_run_rounded_up_to_minutes(capsys):
+    words = [
+        "predict",
+        "-w",
+        "llama3-8b",
+        "-c",
+        "dgx-h100",
+        "-k",
+        "8,64",
+        "--set",
+        "steps=20000",
+        "--format",
+        "json",
+    ]
+    assert main(words) == 0
+    run = json.loads(capsys.readouterr().out)["result"]["run"]
+    assert main([*words, "--wall-time"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "perfmodel/wall-time/1"
+    found = found["result"]
+    assert found["bound_s"] == run["time_s_high"]
+    for asked, bound, line in zip(found["request_s"], found["bound_s"], found["slurm"], strict=True):
+        assert 0 <= asked - bound < 60
+        assert asked % 60 == 0
+        days, _, clock = line.removeprefix("--time=").rpartition("-")
+        hours, minutes, seconds = (int(part) for part in clock.split(":"))
+        assert ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds == asked
+
+
+def test_wall_time_needs_a_length_and_stands_alone(capsys):
+    words = ["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8", "--wall-time"]
+    assert main(words) == 2
+    assert "nobody says how long" in capsys.readouterr().err
+    assert main([*words, "--export", "slurm"]) == 2
+    assert "--wall-time goes with none of" in capsys.readouterr().err

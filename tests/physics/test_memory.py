@@ -118,3 +118,12 @@ def test_tensor_groups_cut_the_experts_that_expert_groups_leave_whole():
     held = [float(total(mixtral, 64, tp=8.0, ep=ep).parts["weights"]) for ep in (1.0, 4.0, 8.0)]
     assert held == [held[-1]] * 3
     assert held[-1] == pytest.approx(2.0 * 46.7e9 / 8.0, rel=0.05)
+
+
+def test_tables_of_a_recommender_are_shared_by_all_ranks():
+    dlrm = operations(CATALOG.get("workloads", "dlrm"))
+    tables = float(dlrm.table_params)
+    assert tables > 0
+    held = [float(total(dlrm, k=float(k), sharding=float(Sharding.DDP)).parts["weights"]) for k in (8, 16)]
+    width = held[0] - held[1]
+    assert width == pytest.approx(float(A100.element_bytes) * (tables / 8 - tables / 16), rel=1e-9)

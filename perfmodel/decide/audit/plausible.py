@@ -15,7 +15,7 @@ from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
-from perfmodel.decide.ratio import efficiency_band, log_half_width
+from perfmodel.decide.metrics import efficiency_band, log_half_width
 from perfmodel.physics.operations import TRANSFORMER_KINDS
 from perfmodel.specs.layout import Recompute
 from perfmodel.training.curve import Curve, curve

@@ -12,7 +12,7 @@ from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.audit import plausible
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.subject import Machine
-from perfmodel.decide.ratio import log_half_width
+from perfmodel.decide.metrics import log_half_width
 from perfmodel.training.setup import Setup
 
 ROUNDING = 1.02  # by which a slide may round a ratio up

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.decide.gate import baseline, changes, inputs
+from perfmodel.decide.gate import serving as services
 from perfmodel.decide.gate.evaluate import (
     FAIL,
     PASS,
@@ -24,8 +25,9 @@ from perfmodel.errors import Problem, SpecError
 from perfmodel.results.envelope import Result, __version__
 from perfmodel.specs.job import Job
 from perfmodel.specs.policies import Gate, Rule
+from perfmodel.specs.serving import ServingJob
 
-Predict = Callable[[Job], Mapping[str, Any]]
+Predict = Callable[[Job], Mapping[str, object]]
 NO_BASELINE = "no baseline yet: perfmodel check --update-baseline writes one"
 
 
@@ -38,7 +40,7 @@ class Checked:
 
     @property
     def blocked(self) -> bool:
-        """Whether any policy fails, undecided ones counted as the user said."""
+        """Whether any policy fails, undecided ones counted as the user chose."""
         return any(policy["blocking"] for policy in self.result.result["policies"])
 
 
@@ -70,14 +72,24 @@ def check(
     With `accept` the new predictions become the baseline: policies on changes are measured from them.
     """
     rules = read_rules(gate)
+    services.refuse_foreign(rules, gate.jobs)
     policies: list[dict[str, Any]] = []
     moved: list[dict[str, Any]] = []
     switched: list[dict[str, Any]] = []
     entries: dict[str, baseline.Entry] = {}
     for name, job in gate.jobs.items():
         own = [
-            (rule, policy) for rule, policy in rules if rule.policy.jobs is None or name in rule.policy.jobs
+            (rule, policy)
+            for rule, policy in rules
+            if (rule.policy.jobs is None or name in rule.policy.jobs)
+            and policy.is_serving == isinstance(job, ServingJob)
         ]
+        if isinstance(job, ServingJob):
+            service = services.Asked(job)
+            policies += [
+                _row(name, rule, outcome(policy, service.measure(policy)), undecided) for rule, policy in own
+            ]
+            continue
         wanted = [policy for _, policy in own]
         extended = inputs.with_k(job, (policy.k for policy in wanted if policy.k is not None))
         result = predict(extended)
@@ -137,11 +149,11 @@ def _memory(given: Mapping[str, Any]) -> float | None:
 
 def _causes(
     name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry, predict: Predict
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     if old.inputs == new.inputs and old.result == new.result:
         return []
 
-    def again(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def again(given: Mapping[str, object]) -> Mapping[str, object]:
         # Rounded like the lock, so that what did not change is seen not to have changed.
         return baseline.summary(predict(inputs.restore(given)))
 
@@ -176,7 +188,7 @@ def _switched(
     return [{"job": name, "k": k, "before": before[k], "after": after[k]} for k in shown]
 
 
-def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, Any]:
+def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, object]:
     policy, value = decided.policy, decided.value
     # A problem at the start of the expression carries the position that every format shows.
     place = rule.problem("P000", "")
@@ -206,6 +218,8 @@ def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, An
 
 def _notes(gate: Gate, lock: baseline.Lock | None, entries: Mapping[str, baseline.Entry]) -> list[str]:
     notes = [f"{name}: {note}" for name, job in gate.jobs.items() for note in job.notes]
+    if gate.jobs and not entries:  # services alone, which no baseline holds
+        return notes
     if lock is None:
         return [*notes, NO_BASELINE]
     unknown = sorted(set(entries) - set(lock.jobs))

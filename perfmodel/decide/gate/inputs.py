@@ -50,7 +50,7 @@ def dump(job: Job) -> dict[str, Any]:
     return found
 
 
-def restore(inputs: Mapping[str, Any]) -> Job:
+def restore(inputs: Mapping[str, object]) -> Job:
     """The job that `dump` wrote. Fields that a job has always, though they may be empty, are filled with None."""
     empty = {name: None for name, field in Job.model_fields.items() if field.is_required()}
     return Job.model_validate({**empty, **inputs, "k_given": True, "notes": ()})

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.decide.gate.grammar import METRICS, SERVING
 from perfmodel.units import band_in_words, in_words
 
 Envelope = Mapping[str, Any]
@@ -15,6 +16,10 @@ Envelope = Mapping[str, Any]
 AT_K = " at K = "
 TOGETHER = "all changes together"
 RULES: dict[str, str] = {
+    **{
+        name: f"Of a service, the {METRICS[name].meaning.partition(';')[0]} keeps to its limit"
+        for name in sorted(SERVING)
+    },
     "knee": "The knee of the scaling curve keeps to its limit",
     "p_star": "The cheapest number of accelerators keeps to its limit",
     "fastest": "The fastest number of accelerators keeps to its limit",
@@ -92,7 +97,7 @@ def band(low: float | None, high: float | None, unit: str, value: float | None =
     >>> band(32.0, None, "K"), band(0.9, 1.1, "s", 1.0), band(64.0, 64.0, "K")
     ('32 or more', '0.9 s to 1.1 s', '')
     """
-    if unit == "K" and low is not None and high is None:
+    if low is not None and high is None:
         return f"{number(low, unit)} or more"
     if low is None or high is None or low == high:
         return ""

@@ -14,7 +14,7 @@ from perfmodel.report.ci.rows import RULES, Envelope, Row, moved_by, rows
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def _location(file: str, line: int, column: int) -> list[dict[str, Any]]:
+def _location(file: str, line: int, column: int) -> list[dict[str, object]]:
     if not file:
         return []
     # An absolute path would tie the log to one machine's folders; a relative one is read from the repository root.

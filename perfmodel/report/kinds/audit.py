@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, inputs_of, mappings, result_of
@@ -54,14 +53,14 @@ def tables(envelope: Envelope) -> list[Table]:
     return [*found, *_versus(result), *_points(result), *common.assumptions(result), *common.limits(result)]
 
 
-def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]:
+def _cells(rows: list[dict[str, object]], columns: list[Column]) -> list[list[str]]:
     return [
         [str(row.get(column.key) if row.get(column.key) is not None else "") for column in columns]
         for row in rows
     ]
 
 
-def _versus(result: Mapping[str, Any]) -> list[Table]:
+def _versus(result: Mapping[str, object]) -> list[Table]:
     """The claimed ratio of two machines beside what their hardware and the model give."""
     versus = result.get("versus")
     if not isinstance(versus, Mapping):
@@ -81,7 +80,7 @@ def _versus(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Two machines", columns, rows, note=note, role="curve")]
 
 
-def _points(result: Mapping[str, Any]) -> list[Table]:
+def _points(result: Mapping[str, object]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
     ladder = mappings(result.get("ladder"))
     expected = {str(row.get("k")): row.get("efficiency") for row in ladder}
@@ -127,7 +126,7 @@ def notes(envelope: Envelope) -> list[str]:
     )
 
 
-def findings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def findings(result: Mapping[str, object]) -> list[dict[str, object]]:
     """Findings with the gravest first; the audit's order within a severity."""
     rows = mappings(result.get("findings"))
     return sorted(rows, key=lambda row: _WEIGHT.get(str(row.get("severity")), 3))

@@ -263,7 +263,7 @@ def _diagonal(axes: Axes, groups: dict[str, list[Pair]]) -> None:
     style.legend(axes, loc="upper left")
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -289,7 +289,7 @@ def runs(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {
+PLOTS: dict[str, style.Plot] = {
     "validation": validation,
     "runs": runs,
     "error_by_k": error_by_k,
