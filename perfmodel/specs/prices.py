@@ -77,7 +77,7 @@ def _asked(rate: float, cluster: Cluster, catalog: Catalog) -> str:
     """A question where a price of one accelerator is far from what is usual; nothing elsewhere."""
     device = cluster.node.accelerator.name
     usual = median_rate(str(device), catalog)
-    if not usual or usual / ODD < rate < usual * ODD:
+    if not usual or not rate or usual / ODD < rate < usual * ODD:  # nothing is what free machines cost
         return ""
     count = cluster.node.accelerators_per_node
     times = f"{rate / usual:.3g} times" if rate > usual else f"{usual / rate:.3g} times less than"

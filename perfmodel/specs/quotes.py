@@ -93,7 +93,7 @@ def _wrong(quote: Quote, tree: Tree, at: int, catalog: Catalog) -> list[Problem]
         return []
     device, count = _machine(quote, catalog)
     each, usual = quote.price / (count if kind == "nodes" else 1), median_rate(device, catalog)
-    if usual is None or usual / ODD < each < usual * ODD:
+    if usual is None or not each or usual / ODD < each < usual * ODD:
         return []
     shown = f"{format_quantity(each, 'USD/s', 3)} for one {device}, where {format_quantity(usual, 'USD/s', 3)} is usual"
     mark = tree.mark_at(f"quotes.{at}.price")
