@@ -15,7 +15,7 @@ TORCH_STAMP := $(TORCH_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: demo test lint bench docs refresh validate mutants soak fuzz test-lowest test-newest sbom clean test-torch
+.PHONY: demo test lint bench docs refresh validate fit mutants soak fuzz test-lowest test-newest sbom release-notes clean test-torch
 
 $(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "perfmodel needs Python 3.11 or newer; set PYTHON=...")'
@@ -55,6 +55,9 @@ bench: $(STAMP)  ## timings: benchmarks, not tests
 
 validate: $(STAMP)  ## predictions against every measured run; writes validation/REPORT.md
 	@$(BIN)/python validation/report.py
+
+fit: $(STAMP) $(DOCS_STAMP)  ## refit the beliefs, validate, renew pages and baseline; continues where it stopped (AGAIN=--again: all of it)
+	@nice -n 10 $(BIN)/python validation/refit.py --pages $(CURDIR)/$(DOCS_VENV)/bin/python $(AGAIN)
 
 mutants: $(STAMP)  ## small faults in physics, beliefs and training: how many do their own tests catch
 	@nice -n 10 $(BIN)/python tests/mutation/run.py
@@ -111,6 +114,10 @@ docs: $(DOCS_STAMP)  ## the documentation site, warnings as errors, in docs/_bui
 
 refresh: $(DOCS_STAMP)  ## write again what README, docs and notebooks show, from the tool
 	@$(DOCS_VENV)/bin/python docs/refresh_readme.py
+
+release-notes: $(STAMP)  ## collect changelog.d into CHANGELOG.md (DRAFT=--draft prints it)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[release]"
+	@$(BIN)/python -m towncrier build --yes $(DRAFT) --version "$$($(BIN)/perfmodel --version | cut -d' ' -f2)"
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-newest .venv-exact .venv-sbom .fuzz $(TORCH_VENV) $(DOCS_VENV) build dist docs/_build docs/_generated docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks

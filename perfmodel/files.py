@@ -125,3 +125,37 @@ def held(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+LINE = 110  # characters of a line of JSON that people read
+
+
+def pretty_json(value: object, indent: int = 0, *, sort_below: int | None = None) -> str:
+    """JSON with one line for whatever fits one, so that a change of a number is a change of a line.
+
+    `sort_below`: mappings that stand deeper than so many columns have their keys in order; the others stay as they are.
+
+    >>> print(pretty_json({"b": [1, 2], "a": {"long": ["x" * 60, "y" * 60]}}))
+    {
+      "b": [1, 2],
+      "a": {
+        "long": [
+          "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+          "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+        ]
+      }
+    }
+    """
+    flat = json.dumps(value, sort_keys=sort_below is not None, ensure_ascii=False, allow_nan=False)
+    if len(flat) + indent <= LINE or not isinstance(value, (dict, list)) or not value:
+        return flat
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        keys = sorted(value) if sort_below is not None and indent > sort_below else list(value)
+        inner = [
+            f"{json.dumps(key, ensure_ascii=False)}: {pretty_json(value[key], indent + 2, sort_below=sort_below)}"
+            for key in keys
+        ]
+        return "{\n" + ",\n".join(pad + item for item in inner) + "\n" + " " * indent + "}"
+    inner = [pretty_json(item, indent + 2, sort_below=sort_below) for item in value]
+    return "[\n" + ",\n".join(pad + item for item in inner) + "\n" + " " * indent + "]"

@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "import": "Framework configs and launch scripts -> a job file.",
     "predict": "T(K) with bands, knee, cost and energy of a job.",
     "explain": "Every term at one K: formula, inputs, sources, share.",
+    "diagnose": "Is my run slow: expected against measured, causes ranked.",
     "study": "Measured timings -> speedup, bend, cause, cost, verdict.",
     "plan": "Search layouts and hardware for a deadline or budget.",
     "compare": "Two jobs side by side, and which changed input caused what.",
@@ -40,6 +41,7 @@ VERBS: dict[str, str] = {
     "catalog": "The hardware, workload and price catalogue.",
     "schema": "JSON Schema of a spec, for editors.",
     "report": "Render a saved result again.",
+    "mcp": "The verbs as tools for assistants, on stdio.",
     "serve": "The what-if page, on loopback.",
 }
 _MODULES = {"import": "import_"}  # a verb that is a word of Python

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -82,6 +82,12 @@ RegimeOption = Annotated[
 GlobalBatchOption = Annotated[
     int | None, typer.Option("--global-batch", min=1, help="Samples per optimizer step.")
 ]
+HeadroomOption = Annotated[
+    float | None,
+    typer.Option(
+        "--headroom", min=0, max=0.9, help="Share of memory that automatic layouts leave free. Default: 0.05."
+    ),
+]
 SeqLenOption = Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 PrecisionOption = Annotated[
     str | None, typer.Option("--precision", help=f"Type of the matmuls: {', '.join(PRECISIONS)}.")
@@ -103,11 +109,15 @@ SpecsOption = Annotated[
     list[Path] | None,
     typer.Option("--specs", metavar="DIR", help="Folder of your own specs; they win. Repeatable."),
 ]
+PricesOption = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Your own quotes, by node or accelerator; they win."),
+]
 DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest run: "3 day".')]
 BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")
+    Format | None, typer.Option("--format", help="Default: table, or by the suffix of --output.")
 ]
 OutputOption = Annotated[
     Path | None,
@@ -129,6 +139,9 @@ DigitsOption = Annotated[
         help="Significant digits of the numbers in tables and text; CSV and JSON have all.",
     ),
 ]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Print every table and note, not the first screen alone.")
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="No table and no progress: files and the exit code only.")
 ]
@@ -138,7 +151,7 @@ _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIXES = (".html", ".htm")
 
 
-def parse_layout(text: str) -> str | dict[str, Any]:
+def parse_layout(text: str) -> str | dict[str, object]:
     """`auto`, or `tp=2,pp=4,sharding=zero1` as a mapping.
 
     >>> parse_layout("tp=2,sharding=zero1")
@@ -146,7 +159,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
     """
     if text.strip() == "auto":
         return "auto"
-    layout: dict[str, Any] = {}
+    layout: dict[str, object] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, equals, value = (side.strip() for side in part.partition("="))
         if not equals or not key or not value:
@@ -188,7 +201,7 @@ def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[st
     return found
 
 
-def told_by(flag: str, value: Any) -> Tree:
+def told_by(flag: str, value: object) -> Tree:
     """A value of a job whose problems name `flag`."""
     from perfmodel.specs.loader import Mark, Source, graft
 
@@ -212,11 +225,12 @@ def emit(
     report: Path | None = None,
     quiet: bool = False,
     digits: int | None = None,
+    full: bool = False,
 ) -> None:
     """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
     if digits is not None:
         with importlib.import_module("perfmodel.report.text").with_digits(digits):
-            emit(result, format, output, plot, report, quiet)
+            emit(result, format, output, plot, report, quiet, full=full)
         return
     chosen = _format(format, output)
     check_targets(output, plot, report)
@@ -229,7 +243,7 @@ def emit(
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
         if not quiet:
-            importlib.import_module("perfmodel.report.terminal").render(result.envelope())
+            importlib.import_module("perfmodel.report.terminal").render(result.envelope(), full=full)
     else:
         sys.stdout.write(_text(result, chosen, width=110))
 

@@ -36,7 +36,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.physics.waiting import LENGTH_SHARES, Mixture, busy_share, length_nodes, met_share
+from perfmodel.physics.waiting import LENGTH_SHARES, Mixture, busy_share, crossing, length_nodes, met_share
 
 Array = NDArray[np.float64]
 #: Time [s] of a step by decoding sequences and prompt tokens in it; both carry one more, last axis than the loads.
@@ -254,7 +254,7 @@ def saturation_rate_per_s(
 ) -> Array:
     """Largest rate [requests/s] that a replica can answer: its slots are full, or its steps are full of prefill.
 
-    Solves ``lambda (first + (O - 1) C) = slots`` with (1), where C grows with lambda, by bisection.
+    Solves ``lambda (first + (O - 1) C) = slots`` with (1), where C grows with lambda.
 
     >>> decode_only = lambda n, p: 0.01 + 0.0 * (n + p)
     >>> saturation_rate_per_s(decode_only, Traffic(1, 101), slots=[10, 20], chunk_tokens=8192).round(1).tolist()
@@ -268,11 +268,12 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
     low = np.zeros_like(n)
     room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
     high = room / (mix.tokens * step_s(n, room + low))
-    for _ in range(28):
-        middle = 0.5 * (low + high)
-        held = middle * _held(step_s, n, middle, mix)[0]
-        low, high = np.where(held < n, middle, low), np.where(held < n, high, middle)
-    return low
+    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 6, 8)
+    # Where prompts run out of steps before sequences run out of slots, every step is full: what they leave decodes.
+    decodes = mix.chunk * mix.after / (mix.tokens + mix.after)
+    left = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
+    full = left / (mix.tokens * step_s(decodes + 0.0 * low, left + 0.0 * low))
+    return np.asarray(np.where(decodes < n, full, low))
 
 
 def _arrays(
@@ -402,18 +403,15 @@ def latency(
     busy = rate / limit
     stable = busy < 1.0
     low, high = np.zeros_like(slot), slot
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        more = rate * held_s(middle)[0] > middle
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 6, 6)
     cv2 = mix.length_cv2
     peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
     # Prefills slow every sequence at once: their randomness adds to that of the arrivals.
-    held, steps, _ = held_s(0.5 * (low + high))
+    held, steps, _ = held_s(likeliest)
     prefill = np.minimum(rate * steps.prompt_s, 0.98)
     noise = prefill**2 * (mix.arrival_cv**2 + mix.input_cv**2) / (1.0 - prefill) ** 2
     peakedness = peakedness + _PREFILL_NOISE * noise
-    nodes, stride = _nodes(slot, peakedness, 0.5 * (low + high))
+    nodes, stride = _nodes(slot, peakedness, likeliest)
     held, steps, decodes = held_s(np.maximum(nodes, 0.0))
     p = _probabilities(nodes, stride, slot, np.log(rate * held / np.maximum(nodes, 0.5)) / peakedness)
 

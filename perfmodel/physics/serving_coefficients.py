@@ -34,18 +34,18 @@ class ServingCoefficients:
         "fraction of the dense datasheet peak that large products of a step reach", _KERNELS,
     )  # fmt: skip
     weight_read: Array = _coefficient(
-        0.75, 0.15, "width vendor", "1",
+        0.75, 0.15, "width", "1",
         "fraction of the memory bandwidth at which weights are read", _KERNELS,
     )  # fmt: skip
     cache_read: Array = _coefficient(
-        0.70, 0.30, "engine", "1",
+        0.70, 0.30, "", "1",
         "fraction of the memory bandwidth at which keys and values are read", _KERNELS,
     )  # fmt: skip
     attention: Array = _coefficient(
-        0.40, 0.40, "vendor", "1", "fraction of the 16-bit peak that attention reaches", _KERNELS,
+        0.40, 0.40, "", "1", "fraction of the 16-bit peak that attention reaches", _KERNELS,
     )  # fmt: skip
     expert_compute: Array = _coefficient(
-        0.60, 0.40, "width", "1",
+        0.60, 0.40, "", "1",
         "rate of the products of routed experts against that of dense products", _ROUND,
     )  # fmt: skip
     popularity: Array = _coefficient(
@@ -58,7 +58,7 @@ class ServingCoefficients:
     )  # fmt: skip
     # launches
     layer_s: Array = _coefficient(
-        30e-6, 0.60, "engine vendor", "s",
+        30e-6, 0.60, "engine", "s",
         "time of a layer that no work explains: floors of its small kernels and gaps between them", _FLOORS,
     )  # fmt: skip
     moe_layers: Array = _coefficient(
@@ -78,21 +78,21 @@ class ServingCoefficients:
         12e-6, 0.80, "engine", "s", "host time of a step for each sequence that decodes: sampling, lists, output", _ROUND,
     )  # fmt: skip
     first_s: Array = _coefficient(
-        20e-3, 0.80, "engine", "s", "time to the first token outside the steps: network, tokenizer, scheduler", _ROUND,
+        20e-3, 0.80, "engine front", "s", "time to the first token outside the steps: network, tokenizer, scheduler", _ROUND,
     )  # fmt: skip
     # links
     exchange_s: Array = _coefficient(
         3e-6, 0.50, "link", "s", "latency of a message of a collective inside a step, skew of its ranks included", _FLOORS,
     )  # fmt: skip
     exchange_rate: Array = _coefficient(
-        0.70, 0.30, "link", "1", "fraction of the datasheet bandwidth of a link that such a collective reaches", _FLOORS,
+        0.70, 0.30, "", "1", "fraction of the datasheet bandwidth of a link that such a collective reaches", _FLOORS,
     )  # fmt: skip
     stage: Array = _coefficient(
         0.25, 0.60, "", "1", "time that pipeline stages lose to one another, as a share of a step", _ROUND,
     )  # fmt: skip
     # the queue
     interference: Array = _coefficient(
-        1.0, 0.25, "engine", "1", "time that prompts add to the steps of the others against what their work says", _EXACT,
+        1.0, 0.25, "", "1", "time that prompts add to the steps of the others against what their work says", _EXACT,
     )  # fmt: skip
     rest: Array = _coefficient(
         0.5, 0.50, "", "1", "part of the running step that a new request waits for", _EXACT,
@@ -113,7 +113,7 @@ class ServingCoefficients:
         1.5, 0.60, "", "1", "time of one drafted token against one layer of the model", _ROUND,
     )  # fmt: skip
     pace: Array = _coefficient(
-        1.0, 0.15, "engine vendor", "1", "time of a step on such a stack against what its parts explain", _EXACT,
+        1.0, 0.15, "vendor engine", "1", "time of a step on such a stack against what its parts explain", _EXACT,
     )  # fmt: skip
 
 
@@ -135,7 +135,25 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     ("layer_s", "engine", "deepspeed-mii"): 150e-6,
     ("layer_s", "engine", "transformers"): 250e-6,
     ("layer_s", "engine", "llama.cpp"): 60e-6,
+    # Compiled beforehand: a step with prompts launches what any other does.
+    ("eager", "engine", "tensorrt-llm-v0"): 1.0,
     ("exchange_s", "link", "pcie"): 6e-6,
+    ("first_s", "front", "api"): 2e-3,
+}
+
+# How far a value of a level may shift a coefficient, as a standard deviation of the logarithm (assumed). Engines differ
+# by what they launch and when; what remains of a step is alike.
+SHIFT_SPREADS: dict[tuple[str, str], float] = {
+    ("compute", "generation*width"): 0.20,
+    ("weight_read", "width"): 0.10,
+    ("layer_s", "engine"): 0.60,
+    ("eager", "engine"): 0.60,
+    ("sequence_s", "engine"): 0.40,
+    ("first_s", "engine"): 0.40,
+    ("first_s", "front"): 1.50,
+    ("exchange_s", "link"): 0.25,
+    ("pace", "vendor"): 0.15,
+    ("pace", "engine"): 0.20,
 }
 
 NAMES: tuple[str, ...] = tuple(f.name for f in fields(ServingCoefficients))

@@ -70,7 +70,7 @@ def _table(rows: csv.DictReader[str], name: str) -> bytes:
         if k is None:
             problems.append(
                 Problem(
-                    name, rows.line_num, None, "T007", "nothing says how many workers ran",
+                    name, rows.line_num, None, "T007", "it is not stated how many workers ran",
                     help="name the file or the project so that it does, such as emissions_k8.csv",
                 )
             )  # fmt: skip

@@ -35,6 +35,7 @@ from perfmodel.physics.serving_coefficients import (
     LEVELS,
     MEDIANS,
     NAMES,
+    SHIFT_SPREADS,
     SPREADS,
     ServingCoefficients,
     from_logs,
@@ -49,13 +50,15 @@ QUANTITIES: Final = ("throughput", "tpot", "ttft", "tpot_p99", "ttft_p99")
 NINETY: Final = 1.645  # standard deviations of a normal 90 % interval
 #: Doubt of an answer beside that of its coefficients, before anything is fitted (assumed).
 TEXTBOOK_NOISE: Final = {"throughput": 0.20, "tpot": 0.20, "ttft": 0.40, "tpot_p99": 0.30, "ttft_p99": 0.55}
-#: Share of a coefficient's textbook spread that a level may add when nobody measured its value.
-LEVEL_SHARE: Final = 0.5
 _FILE: Final = "priors/serving.yaml"
 
 
-def serving_features(device: Accelerator, precision: str, era: str, scale_up: Link | None) -> dict[str, str]:
+def serving_features(
+    device: Accelerator, precision: str, era: str, scale_up: Link | None, front: str = "http"
+) -> dict[str, str]:
     """Values of the levels for one deployment: engine, generation, width of the arithmetic, vendor, kind of link.
+
+    `front` is "http" where clients ask a server, "api" where a program calls the engine itself.
 
     >>> h100 = Accelerator(name="x", memory=8e10, memory_bandwidth=3e12, peak={"bf16": 1e15}, vendor="NVIDIA", generation="hopper")
     >>> serving_features(h100, "bf16", "vllm-v1", None)["width"]
@@ -67,6 +70,7 @@ def serving_features(device: Accelerator, precision: str, era: str, scale_up: Li
         "width": "16bit" if precision in HALF else precision,
         "vendor": device.vendor or "unknown",
         "link": "pcie" if scale_up is None else scale_up.kind or "unknown",
+        "front": front,
     }
 
 
@@ -116,7 +120,7 @@ class ServingBeliefs:
                     square += self.spreads[key] ** 2
                 else:
                     total += KNOWN.get(key, 0.0)
-                    square += self.level_spreads.get((name, level), LEVEL_SHARE * SPREADS[name]) ** 2
+                    square += self.level_spreads.get((name, level), SHIFT_SPREADS[name, level]) ** 2
                     measured[name] = False
             median[index], variance[index] = total, square
         return ServingBelief(median, np.sqrt(variance), measured)
@@ -148,7 +152,7 @@ def textbook_beliefs() -> ServingBeliefs:
     return ServingBeliefs(
         values={**values, **known},
         spreads={(name, "all", ""): SPREADS[name] for name in NAMES}
-        | {key: LEVEL_SHARE * SPREADS[key[0]] for key in known},
+        | {key: SHIFT_SPREADS[key[:2]] for key in known},
     )
 
 

@@ -7,6 +7,7 @@ physics is listed with the reason and not scored. Everything else becomes one en
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.errors import did_you_mean
 from perfmodel.physics.machine import Machine, numbers
 from perfmodel.physics.machine import stack as stack_machines
 from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN, STATIC, Load
@@ -23,10 +25,11 @@ from perfmodel.physics.serving_shape import ServingShape, is_served, serving_sha
 from perfmodel.physics.serving_shape import stack as stack_shapes
 from perfmodel.physics.serving_step import Deployment
 from perfmodel.serving.beliefs import serving_features
-from perfmodel.serving.engine import Engine, sequences_on
+from perfmodel.serving.engine import Engine, chunk_on, sequences_on
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator, Link
 from perfmodel.specs.workload import Workload
+from perfmodel.validate.serving_files import SERVED
 from perfmodel.validate.serving_names import (
     Entry,
     accelerator_entry,
@@ -37,14 +40,14 @@ from perfmodel.validate.serving_names import (
     plain,
     source_entry,
 )
-from perfmodel.validate.serving_table import TRUE
+from perfmodel.validate.serving_table import is_said
 from perfmodel.validate.tables import Row
 
 Array = NDArray[np.float64]
 Text = NDArray[np.str_]
 T = TypeVar("T")
 
-TARGETS: Final = ("throughput", "tpot", "ttft", "tpot_p99", "ttft_p99")
+TARGETS: Final = SERVED
 KINDS: Final = {
     "closed-loop": CLOSED,
     "server": OPEN,
@@ -60,7 +63,12 @@ _NODE: Final = 8.0  # accelerators that share links, where the link does not say
 _DOMAINS: Final = {"nvl72": (4.0, 72.0), "nvlink-c2c": (1.0, 1.0)}  # host, links
 _NETWORK: Final = (400e9, 5e-6)  # of a node, where replicas reach beyond one [B/s, s]
 _ROOM: Final = 0.75  # share of the memory that weights take in the narrowest layout that is used
+_FULL: Final = 0.88  # the same where a server is started without a width: one accelerator, if the weights fit
 _GROUPS_WITHIN: Final = ("sglang", "tensorrt-llm")  # whose data-parallel attention divides the ranks of tp
+# Limits of an engine in the command that a note quotes, by the names of vLLM, SGLang and TensorRT-LLM.
+_SEQUENCE_FLAGS: Final = ("max-num-seqs", "max-running-requests", "max-batch-size")
+_CHUNK_FLAGS: Final = ("max-num-batched-tokens", "chunked-prefill-size", "max-num-tokens")
+_MEMORY_FLAGS: Final = ("gpu-memory-utilization", "mem-fraction-static")
 _LARGEST_TENSOR: Final = 32.0  # beyond, sources give the size of a rack for the width
 _MEASURED_OF_PEAK: Final = 1.02  # digits of a table
 
@@ -210,19 +218,21 @@ class _Known:
 def _resolve(row: Row, known: _Known) -> _One:
     if row.text["scenario"] not in KINDS:
         raise UnresolvedError(f'scenario "{row.text["scenario"]}" is not modelled')
-    if row.text.get("disagg", "").lower() in TRUE:
+    if is_said(row.text.get("disagg", "")):
         raise UnresolvedError("prompts and tokens on machines of their own are not scored yet")
-    if row.text.get("spec_decoding", "").lower() in TRUE:
+    if is_said(row.text.get("spec_decoding", "")):
         raise UnresolvedError("drafted tokens without their acceptance")
     entry = model_entry(row.text["model"])
     model = known.workload(str(entry["is"]))
     if model is None:
-        raise UnresolvedError(f'model "{row.text["model"]}" is not in the zoo')
+        hint = did_you_mean(str(entry["is"]), known.workloads)
+        raise UnresolvedError(f'model "{row.text["model"]}" is not in the zoo{hint}')
     machine_entry = accelerator_entry(row.text["accelerator"])
     source = source_entry(row.text["source"])
     first = known.machine(str(machine_entry["is"]), "bf16")
     if first is None:
-        raise UnresolvedError(f'accelerator "{row.text["accelerator"]}" is not in the catalogue')
+        hint = did_you_mean(str(machine_entry["is"]), known.accelerators)
+        raise UnresolvedError(f'accelerator "{row.text["accelerator"]}" is not in the catalogue{hint}')
     precision = _precision(row, entry, source, first[0])
     arithmetic = str(precision["arithmetic"])
     device, machine = known.machine(str(machine_entry["is"]), arithmetic) or first
@@ -290,9 +300,9 @@ def _deployment(
         count = tensor and tensor * pipeline
     if tensor is None:
         tensor = max((count or 1.0) / (pipeline * groups), 1.0)
-        narrowest = 2.0 ** math.ceil(math.log2(max(least / _ROOM, 1.0)))
-        if count is None:
-            tensor = narrowest
+        narrowest = _narrowest(least, _ROOM)
+        if source.get("started_alone") or count is None:
+            tensor = count = _narrowest(least, _FULL)
         elif source.get("layout") == "narrowest":
             tensor = min(tensor, narrowest)
         if in_turn:
@@ -325,13 +335,28 @@ def _deployment(
         "expert_bytes": weight,
         "cache_bytes": cache,
         "dense_in_16_bit": float(is_mixed),
-        "memory_fraction": engine.memory_fraction,
-        "max_sequences": float(most) * groups,
-        "chunk_tokens": float(engine.chunk_tokens),
+        "memory_fraction": min(_flag(row, _MEMORY_FLAGS, engine.memory_fraction), 1.0),
+        "max_sequences": _flag(row, _SEQUENCE_FLAGS, float(most)) * groups,
+        "chunk_tokens": _flag(row, _CHUNK_FLAGS, float(chunk_on(engine, device.memory, device.generation))),
         "mixed": float(engine.mixed),
         "reserve": engine.reserve,
         "replicas": replicas,
     }
+
+
+def _narrowest(least: float, room: float) -> float:
+    """Accelerators, a power of two, that hold weights of `least` accelerators' memory in this share of it."""
+    return float(2.0 ** math.ceil(math.log2(max(least / room, 1.0))))
+
+
+def _flag(row: Row, names: Sequence[str], usual: float) -> float:
+    """A limit that the command in the note sets, such as ``--max-num-seqs 512``."""
+    note = row.text.get("note", "").replace("_", "-")
+    for name in names:
+        found = re.search(rf"--{name}[ =](\d+(?:\.\d+)?)(?![\w.])", note)
+        if found:
+            return max(float(found[1]), 1e-3)
+    return usual
 
 
 def _load(row: Row, model: str, source: Entry, at: dict[str, float]) -> dict[str, float]:

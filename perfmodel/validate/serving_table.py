@@ -17,7 +17,6 @@ from perfmodel.errors import Problem, SpecError, told_once
 from perfmodel.units import plain_number
 from perfmodel.validate.tables import Row, read_table
 
-NAME: Final = "runs.csv"
 REQUIRED: Final = ("source", "model", "accelerator", "engine", "scenario", "isl", "osl")
 SCENARIOS: Final = {
     "closed-loop": "concurrency is held",
@@ -54,7 +53,16 @@ _MOST: Final = {
 }
 _BOUNDLESS: Final = frozenset({"request_rate"})  # "inf" is how load tools write: all requests at once
 _TOKENS: Final = ("isl", "osl")
-TRUE: Final = frozenset({"yes", "true", "1"})
+_NOT: Final = frozenset({"", "no", "false", "0", "none", "off", "-", "n/a", "na"})
+
+
+def is_said(cell: str) -> bool:
+    """Whether a cell of `disagg` or `spec_decoding` says that it is so, or how.
+
+    >>> is_said("True"), is_said("mtp"), is_said("none"), is_said("")
+    (True, True, False, False)
+    """
+    return cell.strip().lower() not in _NOT
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 COMMANDS = {
     "prediction": "predict examples/purchase.yaml",
+    "wall-time": "predict examples/purchase.yaml --k 64 --wall-time",
     "explanation": "explain examples/purchase.yaml --k 64",
     "roofline": "roofline examples/purchase.yaml",
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
     "study": "study examples/alexnet-k80.csv --regime weak",
     "load-study": "study examples/load-curve.csv --slo ttft_p99=1s",
+    "serving": "predict examples/serve-chat.yaml",
+    "serving-plan": "plan examples/serve-chat.yaml",
+    "service-explanation": "explain examples/serve-chat.yaml",
+    "service-roofline": "roofline examples/serve-chat.yaml",
+    "service-comparison": "compare examples/serve-chat.yaml --set serving.prefix_hit=0",
+    "serving-calibration": "calibrate examples/serve-benchmark.yaml --timings examples/load-curve.csv",
     "law": "law amdahl --serial 0.05 -k 1..8",
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",
@@ -28,6 +35,7 @@ COMMANDS = {
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",
+    "diagnosis": "diagnose --config examples/slow-run.sh --log examples/slow-run.log -c dgx-h100",
     "calibration": "calibrate examples/rented-node.yaml --timings examples/rented-node.csv",
 }
 
@@ -58,7 +66,20 @@ ITEMS = {
         "`prediction.p_star`, `prediction.fastest`": lambda result: [result["p_star"], result["fastest"]],
         "`prediction.rests_on.NAME`": lambda result: [result["rests_on"]["accelerator"]],
     },
+    "serving": {
+        "`serving.knee.slo`, `.curvature`": lambda result: [*result["knee"].values()],
+        "`serving.fleet`": lambda result: [result["fleet"]],
+        "`serving.narrow[]`": lambda result: result["narrow"],
+    },
+    "serving-plan": {
+        "`serving-plan.candidates[]`": lambda result: result["candidates"],
+        "`serving-plan.pareto[]`": lambda result: result["pareto"],
+    },
     "plan": {"`plan.candidates[]`": lambda result: result["candidates"]},
+    "diagnosis": {
+        "`diagnosis.causes[]`": lambda result: result["causes"],
+        "`diagnosis.settings[]`": lambda result: result["settings"],
+    },
     "audit": {"`audit.findings[]`": lambda result: result["findings"]},
     "check": {"`check.policies[]`": lambda result: result["policies"]},
     "comparison": {
@@ -108,3 +129,17 @@ def test_the_documented_keys_are_those_of_a_validation(tmp_path, result_of):
     for name, mode in result["modes"].items():
         missing = {"knee", "baselines_crossing"} if name == "datasheet" else set()
         assert set(documented("`validation.modes.NAME`")) - missing == set(mode), name
+
+
+def test_the_documented_keys_are_those_of_serving_runs(tmp_path, result_of):
+    header, *rows = (
+        (ROOT / "validation" / "measured" / "serving" / "runs.csv").read_text("utf-8").splitlines(True)
+    )
+    curve = [row for row in rows if "config_id=634;" in row]
+    (tmp_path / "runs.csv").write_text("".join([header, *curve]), encoding="utf-8")
+    result = result_of("validation", f"validate --data {tmp_path}")
+    assert set(documented("`validation` of a folder with `runs.csv`, or of the shipped corpus")) == (
+        set(result) - set(documented("`validation`"))
+    )
+    assert set(documented("`validation.serving`")) == set(result["serving"])
+    assert set(documented("`validation.serving.tpot`")) == set(result["serving"]["tpot"])

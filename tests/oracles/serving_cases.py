@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,7 @@ def random_case(rng: np.random.Generator) -> Case:
 
 
 def both(case: Case, rng: np.random.Generator, requests: int) -> tuple[Array, Array, Array]:
-    """The approximation and the simulation, in the order of `QUANTITIES`, and how well the simulation knows its means."""
+    """The approximation and the simulation, in the order of `QUANTITIES`, and how well the simulation knows each."""
     inputs = des.lengths(rng, case.input_tokens, case.input_cv, requests)
     outputs = des.lengths(rng, case.output_tokens, case.output_cv, requests)
     traffic = queueing.Traffic(inputs.mean(), outputs.mean(), case.input_cv, case.output_cv, case.arrival_cv)
@@ -91,20 +92,26 @@ def both(case: Case, rng: np.random.Generator, requests: int) -> tuple[Array, Ar
     )
     times = (run.ttft_s, run.tpot_s, run.e2e_s)
     simulated = [time.mean() for time in times] + [np.quantile(time, 0.99) for time in times]
-    return approximate, np.array(simulated), np.array([_relative_error(time) for time in times])
+    unsure = [_relative_error(time, np.mean, 10) for time in times]
+    unsure += [_relative_error(time, _highest_percent, 5) for time in times]
+    return approximate, np.array(simulated), np.array(unsure)
 
 
-def _relative_error(time_s: Array, batches: int = 10) -> float:
-    """Standard error of a mean over correlated requests, as a share of it: by means of batches.
+def _highest_percent(time_s: Array) -> float:
+    return float(np.quantile(time_s, 0.99))
+
+
+def _relative_error(time_s: Array, of: Callable[[Array], float], batches: int) -> float:
+    """Standard error of a mean or quantile over correlated requests, as a share of it: by those of batches.
 
     Bursts in front of few slots keep long memories: 1500 requests may know their mean wait to no better than 40 %.
     """
-    means = np.array([batch.mean() for batch in np.array_split(time_s, batches)])
-    return float(means.std(ddof=1) / np.sqrt(batches) / time_s.mean())
+    found = np.array([of(batch) for batch in np.array_split(time_s, batches)])
+    return float(found.std(ddof=1) / np.sqrt(batches) / of(time_s))
 
 
 def errors(cases: int, requests: int, seed: int = 0) -> tuple[Array, Array, list[Case]]:
-    """log(approximate / simulated) by case and quantity, the simulation's relative errors of the means, the cases."""
+    """log(approximate / simulated) by case and quantity, the simulation's own relative errors, the cases."""
     found, unsure, told = [], [], []
     for index in range(cases):
         rng = np.random.default_rng([seed, index])

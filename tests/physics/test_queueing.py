@@ -102,7 +102,23 @@ def test_the_approximation_holds_against_the_simulation() -> None:
             print(f"{name}: median {median[i]:.3f}, p90 {np.quantile(size[:, i], 0.9):.3f}, worst {worst[i]:.3f}, "
                   f"off by 2: {(size[:, i] > np.log(2.0)).sum()}, {told[int(size[:, i].argmax())]}")  # fmt: skip
     # Short simulations are off by some 5 % themselves.
-    assert (median[:3] < ((0.05, 0.02, 0.02) if cases else (0.08, 0.03, 0.03))).all(), median
+    assert (median[:3] < ((0.05, 0.02, 0.02) if cases else (0.08, 0.03, 0.04))).all(), median
     assert (median[3:] < ((0.15, 0.05, 0.08) if cases else (0.22, 0.08, 0.10))).all(), median
     # No mean is off by two, beyond what the simulation itself leaves open.
-    assert (size[:, :3] - 2.0 * unsure < np.log(2.0)).all(), worst
+    assert (size[:, :3] - 2.0 * unsure[:, :3] < np.log(2.0)).all(), worst
+
+
+@pytest.mark.parametrize("share", [0.8, 1.25])
+def test_long_prompts_run_out_of_steps_before_sequences_run_out_of_slots(share: float) -> None:
+    """Few sequences decode, so the steps have room for prompts that slots full of decodes would not leave."""
+    case = serving_cases.Case(0.0137, 6e-5, 1.7e-4, 3e-9, True, 4500.0, 70.0, 0.0, 0.0, 1.0, 512, 256, share)
+    traffic = queueing.Traffic(4500.0, 70.0)
+    step = case.mean_step_s(4535.0)
+    rate = share * float(queueing.saturation_rate_per_s(step, traffic, slots=256, chunk_tokens=512))
+    rng, n = np.random.default_rng(2), 600
+    stream = des.Requests(
+        des.arrivals(rng, rate, n), des.lengths(rng, 4500.0, 0.0, n), des.lengths(rng, 70.0, 0.0, n)
+    )
+    run = des.simulate(des.Replica(case.step_s, 256, 512), stream)
+    late = run.ttft_s[-100:].mean() / run.ttft_s[:100].mean()
+    assert (late > 8.0) == (share > 1.0), late

@@ -64,9 +64,24 @@ def test_the_shipped_ones_cover_every_coefficient():
     assert np.isfinite(found.median).all()
 
 
+def test_the_shipped_ones_are_fitted_and_doubt_what_they_have_not_seen():
+    known = shipped_beliefs()
+    assert known.is_fitted
+    seen = {**FEATURES, "front": "http"}
+    usual, strange = known.belief(seen), known.belief({**seen, "vendor": "Somebody", "engine": "a-new-one"})
+    for name in ("layer_s", "pace"):
+        assert strange.spread[NAMES.index(name)] > usual.spread[NAMES.index(name)]
+        assert usual.measured[name]
+        assert not strange.measured[name]
+    assert set(known.bands) == {"throughput", "tpot", "ttft", "tpot_p99", "ttft_p99"}
+
+
 def test_engines_have_facts_of_their_own():
     assert engine("vllm", "0.7.3").mixed is False
     assert engine("vllm", "v0.11.0").mixed is True
     assert engine("vllm", date="2024-10").era == "vllm-v0"
     assert engine("a-new-one").era == "a-new-one"
-    assert set(ENGINE_NAMES) == {"vllm", *(name for name in ENGINES if not name.startswith("vllm"))}
+    assert set(ENGINE_NAMES) == {
+        "vllm",
+        *(name for name in ENGINES if name[:4] != "vllm" and name[-3:] != "-v0"),
+    }

@@ -57,7 +57,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
 
 
 def _steps(job: Job, batch: float) -> float:
-    """Steps of the whole run at the smallest K, 1 where nobody says how long it is."""
+    """Steps of the whole run at the smallest K, 1 where its length is not stated."""
     if job.steps is None and job.run_samples is not None:
         return float(np.ceil(job.run_samples / batch))
     return float(job.steps or 1)

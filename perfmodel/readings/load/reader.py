@@ -1,4 +1,4 @@
-"""`read_load`: the points of a load test from a file or folder, whichever tool wrote it; the format is told by content."""
+"""`read_load`: the points of a load test from a file or folder, whichever tool wrote it; the format is recognised by content."""
 
 from __future__ import annotations
 
