@@ -58,7 +58,7 @@ def csv_faults(file: str, code: str) -> Iterator[None]:
     """Turn what Python's csv refuses (a bare carriage return, a cell without end) into a SpecError.
 
     >>> with csv_faults("t.csv", "R004"):
-    ...     list(csv.reader(["a\rb"]))
+    ...     list(csv.reader([f"a{chr(13)}b"]))
     Traceback (most recent call last):
         ...
     perfmodel.errors.SpecError: t.csv: error[R004]: not readable as CSV: new-line character seen in unquoted field
