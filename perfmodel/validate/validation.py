@@ -45,6 +45,7 @@ SHIPPED = "shipped"
 _PROTOCOLS = {
     STRANGER: "every family predicted without its source, with the labels that the source states",
 }
+FAR_OFF = 100.0  # times, from which a point is asked about
 SCORED_GRADES = "AB"  # a blank one is scored too
 
 
@@ -88,11 +89,14 @@ def validate(
         beliefs_for, fold_of, tables = _always(shipped_beliefs()), None, _always(shipped_utilisations())
     ids = measured_families(data)
     result: dict[str, Any] = {"modes": {}, "families": []}
+    far: list[str] = []
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
         result["modes"][mode] = mode_figures(resolved, scored, fold_of, tables)
         result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
         result["families"] += family_rows(resolved, scored)
+        if mode == "datasheet" and not is_shipped:
+            far += _far_off(resolved, scored)
     if is_shipped:
         strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
         result["schemes"] = {STRANGER: {"modes": strangers}}
@@ -114,6 +118,7 @@ def validate(
     result["notes"] = [
         *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),
+        *far,
         *measured_again(resolved.points),
         *_ratios(resolved.batchless, scored_families),
         *_unknown_words(corpus),
@@ -180,6 +185,17 @@ def why_nothing_scored(result: Mapping[str, Any]) -> list[str]:
 
 def _families(count: int) -> str:
     return counted(count, "family", "families")
+
+
+def _far_off(resolved: Resolved, scored: Scored) -> list[str]:
+    """Points whose time is so far from the prediction that a unit is likelier wrong than the model, in words."""
+    error = scored.error(resolved.observations)
+    return [
+        f"{resolved.points[row].place}: the measured step is {np.exp(abs(off)):,.0f} times "
+        f"{'shorter' if off > 0 else 'longer'} than predicted: is step_s in seconds, and of one step?"
+        for row, off in zip(scored.rows.tolist(), error.tolist(), strict=True)
+        if abs(off) > np.log(FAR_OFF)
+    ]
 
 
 def _left_out(corpus: Corpus) -> list[str]:
