@@ -96,6 +96,11 @@ def steps(python: str, pages_python: str, root: Path = ROOT) -> list[Step]:
             (python, validation.format("repricing")), (*shown, "perfmodel/decide/**/*.py"), ("docs/repricing.md",),
         ),
         Step(
+            "purchases", "runs that somebody bought, beside what was published",
+            (python, validation.format("purchases")), (*shown, "perfmodel/decide/**/*.py", "validation/purchases.yaml"),
+            ("docs/purchases.md",),
+        ),
+        Step(
             "baseline", "baseline of the example of a gate",
             (python, "-m", "perfmodel", "check", "examples/ci/perfmodel.yaml", "--update-baseline"), ANSWERS,
             ("examples/ci/perfmodel.lock.json",),

@@ -274,11 +274,20 @@ UNFUSED_KEPT = 1.33
 
 
 def usual_memory(framework: str, precision: str) -> dict[str, float]:
-    """What a class of frameworks holds in memory where nobody says otherwise.
+    """What a class of frameworks holds in memory by default.
 
     Megatron-LM and its core keep main gradients of 16-bit weights in 32 bit, whatever is exchanged
     (core/distributed/param_and_grad_buffer.py), unless its arguments say otherwise; its parallel loss works in place,
     PyTorch's does not.
+
+    Parameters
+    ----------
+    framework : class of software.
+    precision : of the training.
+
+    Returns
+    -------
+    Values of `DECLARED` by name.
 
     >>> usual_memory("megatron_core", "bf16")["held_gradient_bytes"], usual_memory("fsdp_eager", "bf16")["kept_factor"]
     (4.0, 1.33)

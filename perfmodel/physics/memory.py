@@ -80,6 +80,15 @@ HEADROOM = 0.05
 def room(machine: Machine, headroom: float) -> Array:
     """Bytes of a device that a layout may take when a share of it stays free.
 
+    Parameters
+    ----------
+    machine : devices.
+    headroom : share that stays free.
+
+    Returns
+    -------
+    Bytes of a device.
+
     >>> from types import SimpleNamespace
     >>> float(room(SimpleNamespace(memory_bytes=80e9), 0.05)) / 1e9
     76.0
@@ -88,7 +97,25 @@ def room(machine: Machine, headroom: float) -> Array:
 
 
 def memory(ops: Operations, machine: Machine, at: Layouts, *, schedule: str | None = None) -> Memory:
-    """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive."""
+    """Memory of the fullest device, element by element; `schedule` gpipe keeps every micro-batch alive.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    machine : devices.
+    at : layouts (`physics.layouts`).
+    schedule : order of the passes of a pipeline.
+
+    Returns
+    -------
+    Bytes of a device by part.
+
+    >>> from perfmodel.physics.examples import node, transformer
+    >>> from perfmodel.physics.layouts import layouts
+    >>> found = memory(transformer(), node(), layouts(8, global_batch=8, accelerators_per_node=8))
+    >>> float(found.parts["weights"]) == 2 * float(transformer().params)
+    True
+    """
     parts = _stage(ops, machine, at, schedule, last=False)
     if np.any(at.pp > 1.0):
         # Of a pipeline either the first stage is the fullest, with its micro-batches, or the last, with the logits.

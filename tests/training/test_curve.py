@@ -255,7 +255,7 @@ def test_sweeps_narrow_a_band_as_they_narrow_the_beliefs_and_never_widen_it(left
     computing = np.full(made.k.size, 0.8)
     plain = _unmeasured(made, beliefs, belief, effects, before, computing)
     signs = population_signs(effects, beliefs.scatter, open_)
-    assert plain == pytest.approx(beliefs.band_spread("datasheet", made.features(), signs, computing))
+    assert plain == pytest.approx(beliefs.band_spread("datasheet", made.features(), signs, computing, made.k))
     known = calibrated(made, timed=False)
     assert _unmeasured(made, known, belief, effects, left * before, computing) == pytest.approx(
         plain * narrowed
