@@ -13,7 +13,7 @@ from perfmodel.cli.main import main
 from perfmodel.specs.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST_INSIDE = 0.5  # of the records
+LEAST_INSIDE = 0.85  # of the records
 
 
 def _script() -> ModuleType:
