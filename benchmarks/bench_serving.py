@@ -5,6 +5,9 @@ The floors are those that the tool promises on one core of a present-day server;
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,8 @@ from perfmodel.physics.serving_tail import serving_latency
 
 CONFIGURATIONS_PER_S = 300_000
 CURVE_S = 0.010
+PREDICT_S = 1.0
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "serve-chat.yaml"
 BLOCK = 4_000  # configurations at once: what stays in the caches of a core
 
 
@@ -55,3 +60,9 @@ def test_percentiles_of_fifty_loads(benchmark: Any) -> None:
     load = Load(kind=OPEN, rate_per_s=np.linspace(0.02, 0.95, 50) * most)
     found = benchmark(lambda: serving_latency(shape, machine, at, load, c))
     assert found.answer.stable.all()
+
+
+def test_a_whole_prediction(benchmark: Any) -> None:
+    command = [sys.executable, "-m", "perfmodel", "predict", str(EXAMPLE), "--quiet"]
+    benchmark.pedantic(lambda: subprocess.run(command, check=True), rounds=3)
+    assert benchmark.stats["min"] < PREDICT_S

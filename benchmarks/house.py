@@ -22,15 +22,12 @@ SILENT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
     tokenize.ENCODING,
 }  # fmt: skip
-#: Packages that read what others wrote, where a value may be anything until it was checked.
+#: Modules that read what others wrote, where a value may be anything until it was checked: YAML, logs and traces, the files
+#: of training frameworks, configs of models, traced modules.
 PARSING = (
-    "specs/loader.py",
-    "specs/simple_yaml.py",
-    "specs/checking.py",
-    "specs/fields.py",
-    "readings/",
-    "importers/",
-)
+    "specs/loader.py", "specs/simple_yaml.py", "specs/checking.py", "specs/fields.py", "readings/", "frameworks/",
+    "workloads/from_hf.py", "workloads/from_torch.py", "workloads/torch_trace.py",
+)  # fmt: skip
 
 _TRACE = """
 import json, sys

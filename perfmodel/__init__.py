@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         catalog,
         check,
         compare,
+        diagnose,
         explain,
         load_job,
         plan,
@@ -45,6 +46,7 @@ __all__ = [
     "catalog",
     "check",
     "compare",
+    "diagnose",
     "explain",
     "load_job",
     "plan",
@@ -58,7 +60,7 @@ _ELSEWHERE = {
     "__version__": "perfmodel.results.envelope",
 }
 _PACKAGES = frozenset(
-    {"study", "calibrate", "validate", "explain"}
+    {"study", "calibrate", "validate", "explain", "diagnose"}
 )  # verbs whose code is a package of that name
 
 

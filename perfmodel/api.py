@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.beliefs.stored import beliefs_of, read_beliefs
@@ -21,11 +21,17 @@ from perfmodel.explain.explanation import Explanation
 from perfmodel.results.envelope import Result, __version__, plain
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
+from perfmodel.specs.jobs import load_any_job as _load_any
 from perfmodel.specs.jobs import load_job as _load
+from perfmodel.specs.jobs import serves
+from perfmodel.specs.serving import ServingJob
 from perfmodel.study.options import StudyOptions
 from perfmodel.units import UnitError, parse
 
-JobLike = Job | str | Path | Mapping[str, object]
+if TYPE_CHECKING:
+    from perfmodel.serving.beliefs import ServingBeliefs
+
+JobLike = Job | ServingJob | str | Path | Mapping[str, object]
 BeliefsLike = Beliefs | Result | str | Path
 Files = str | Path | Sequence[str | Path]
 
@@ -43,8 +49,10 @@ __all__ = [
     "catalog",
     "check",
     "compare",
+    "diagnose",
     "explain",
     "load_job",
+    "load_service",
     "plan",
     "predict",
     "study",
@@ -58,15 +66,47 @@ def load_job(job: JobLike | None = None, *, specs: Sequence[str | Path] = (), **
     >>> load_job(workload="llama3-8b", cluster="dgx-h100", k="8..32").k
     (8, 16, 32)
     """
+    if isinstance(job, ServingJob):
+        raise UsageError(
+            f"{job.name} serves requests: of a service, predict, plan and check are answered", code="U002"
+        )
     if not isinstance(job, Job):
         return _load(job, overrides=keys, extra_dirs=specs)
+    _refuse_more(keys, specs)
+    return job
+
+
+def load_service(
+    job: JobLike | None = None, *, specs: Sequence[str | Path] = (), **keys: object
+) -> ServingJob | None:
+    """The job of `load_job` where it serves requests; None of a training job.
+
+    >>> chat = {"workload": "llama3-8b", "cluster": "dgx-h100", "serving": {"input_tokens": 512, "output_tokens": 128}}
+    >>> load_service(chat).serving.output_tokens.mean
+    128.0
+    """
+    if isinstance(job, (Job, ServingJob)):
+        _refuse_more(keys, specs)
+        return job if isinstance(job, ServingJob) else None
+    if not _serves(job, keys):
+        return None
+    found = _load_any(job, overrides=keys, extra_dirs=specs)
+    return found if isinstance(found, ServingJob) else None
+
+
+def _serves(job: str | Path | Mapping[str, object] | None, keys: Mapping[str, object]) -> bool:
+    if any(key.partition(".")[0] == "serving" for key in keys):
+        return True
+    return "serving" in job if isinstance(job, Mapping) else serves(None if job is None else Path(job))
+
+
+def _refuse_more(keys: Mapping[str, object], specs: Sequence[str | Path]) -> None:
     if keys or specs:
         raise UsageError(
             f"a loaded job takes no more keys: {', '.join(keys) or 'specs'}",
             code="U002",
             help="give them where it is loaded: Job.from_yaml(path, k=64)",
         )
-    return job
 
 
 def catalog(*folders: str | Path) -> Catalog:
@@ -87,8 +127,10 @@ def predict(
     seed: int = 0,
     specs: Sequence[str | Path] = (),
     **keys: object,
-) -> Prediction:
+) -> Prediction | Result:
     """T(K), speedup and efficiency with 90 % bands, the knee and its cause, p*, cost, energy and carbon.
+
+    Of a job that serves: the load curve with bands, the knee, the fleet and the price of a token.
 
     >>> found = predict(workload="llama3-8b", cluster="dgx-h100", k="64..128:64", draws=0)
     >>> found["k"].tolist(), found["time_s"].shape
@@ -96,6 +138,11 @@ def predict(
     """
     from perfmodel.decide.prediction import predict as run
 
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.decide.serving.prediction import predict_serving
+
+        return predict_serving(service, _known_serving(beliefs), seed=seed)
     return run(
         load_job(job, specs=specs, **keys), _known(beliefs), draws=draws, seed=seed, threshold=threshold
     )
@@ -108,10 +155,15 @@ def explain(
     seed: int = 0,
     specs: Sequence[str | Path] = (),
     **keys: object,
-) -> Explanation:
+) -> Explanation | Result:
     """Every term of the step at one K: formula, inputs, their sources, share and sensitivity."""
     from perfmodel.explain.explanation import explain as run
 
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.explain.service import explain_service
+
+        return explain_service(service, _known_serving(beliefs), seed=seed)
     found = load_job(job, specs=specs, **keys)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add k={found.k[-1]}")
@@ -131,6 +183,12 @@ def compare(
     """Two jobs side by side, and the difference by changed input. Without `b`, the second is `a` with `keys`."""
     from perfmodel.explain.comparison import compare as run
 
+    left = load_service(a, specs=specs, **({} if b is None else keys))
+    right = load_service(a if b is None else b, specs=specs, **keys)
+    if left is not None and right is not None:
+        from perfmodel.explain.service_comparison import compare_services
+
+        return compare_services(left, right, _known_serving(beliefs), seed=seed)
     first, second = gathered(
         [
             partial(load_job, a, specs=specs, **({} if b is None else keys)),
@@ -155,9 +213,20 @@ def plan(
     **keys: object,
 ) -> Result:
     """The best layout, K and hardware; `deadline`, `budget`, `tokens` and the rest are keys of the job."""
+    from perfmodel.decide.plan.elsewhere import elsewhere
     from perfmodel.decide.plan.planner import Request
     from perfmodel.decide.plan.run import plan_job
 
+    if load_service(job, specs=specs, **keys) is not None:
+        from perfmodel.decide.serving.search import Wanted, plan_serving
+
+        each: Iterable[dict[str, object]] = [{"cluster": name} for name in clusters] or [{}]
+        services = [
+            found for one in each if (found := load_service(job, specs=specs, **(keys | one))) is not None
+        ]
+        return plan_serving(
+            services, Wanted(keep=top, most_accelerators=max_k, seed=seed), _known_serving(beliefs)
+        )[0]
     cheap = "deadline" in keys and "budget" not in keys
     request = Request(
         objective=objective or ("cost" if cheap else "time"),
@@ -168,8 +237,11 @@ def plan(
         draws=draws,
         seed=seed,
     )
-    choices: Iterable[dict[str, object]] = [{"cluster": name} for name in clusters] or [{}]
-    jobs = gathered([partial(load_job, job, specs=specs, **(keys | choice)) for choice in choices])
+
+    def load(more: Mapping[str, object]) -> Job:
+        return load_job(job, specs=specs, **(keys | dict(more)))
+
+    jobs = gathered([partial(elsewhere, load, name) for name in clusters] or [partial(load, {})])
     return plan_job(
         jobs, request, _known(beliefs) or shipped_beliefs(), catalog=Catalog.default(specs)
     ).result
@@ -207,6 +279,35 @@ def study(
     return study_file(paths, replace(options or StudyOptions(), **said), seed=seed)  # type: ignore[arg-type]
 
 
+def diagnose(
+    config: Files,
+    log: str | Path | None = None,
+    *,
+    traces: Files = (),
+    ranks: str | Path | None = None,
+    beliefs: BeliefsLike | None = None,
+    seed: int = 0,
+    specs: Sequence[str | Path] = (),
+    **keys: object,
+) -> Result:
+    """A run against what its configuration lets expect: `fine`, `slow` or `fast`, and causes by what they explain.
+
+    `config` is a job file or the files of a training framework; `log` what the run, or a tracker, wrote of its steps.
+    """
+    from perfmodel.diagnose.diagnosis import diagnose as run
+
+    return run(
+        _paths(config),
+        None if log is None else Path(log),
+        _paths(traces),
+        None if ranks is None else Path(ranks),
+        overrides=keys,
+        beliefs=_known(beliefs),
+        specs=[Path(folder) for folder in specs],
+        seed=seed,
+    )
+
+
 def audit(
     claim: str | Path | Mapping[str, object],
     *,
@@ -220,6 +321,16 @@ def audit(
     from perfmodel.specs.claims import load_claim
 
     known = Catalog.default(specs)
+    if _serves(claim, {}):
+        from perfmodel.decide.audit.service import audit_service
+        from perfmodel.specs.serving_claims import load_service_claim
+
+        return audit_service(
+            load_service_claim(claim, catalog=known),
+            beliefs=_known_serving(beliefs),
+            seed=seed,
+            catalog=known,
+        )
     return run(load_claim(claim, catalog=known), beliefs=_known(beliefs), goal=goal, seed=seed, catalog=known)
 
 
@@ -258,6 +369,15 @@ def calibrate(
     **keys: object,
 ) -> Result:
     """Beliefs of one job given its measurements; the result goes where `beliefs` are asked for."""
+    service = load_service(job, specs=specs, **keys)
+    if service is not None:
+        from perfmodel.calibrate.service import calibrate_service
+
+        if timings is None:
+            raise UsageError(
+                "nothing to calibrate with", code="U016", help="give timings: the report of a load tool"
+            )
+        return calibrate_service(service, [Path(timings)], _known_serving(beliefs), seed=seed)
     from perfmodel.calibrate.run import calibrate_job
     from perfmodel.study.table import parse_timings
 
@@ -298,6 +418,24 @@ def validate(
 
     folder = None if data is None else Path(data)
     return run(folder, scheme=leave_out, catalog=Catalog.default(specs), seed=seed)
+
+
+def _known_serving(beliefs: BeliefsLike | None) -> ServingBeliefs | None:
+    """Beliefs about services: a file or a result of `calibrate`, or None for the shipped ones."""
+    if beliefs is None:
+        return None
+    if isinstance(beliefs, (str, Path)):
+        from perfmodel.serving.stored import read_serving_beliefs
+
+        return read_serving_beliefs(Path(beliefs))
+    if isinstance(beliefs, Result) and beliefs.kind == "serving-calibration":
+        from perfmodel.serving.beliefs import shipped_beliefs as shipped
+        from perfmodel.serving.calibrated import from_mapping
+
+        return from_mapping(plain(beliefs.result["beliefs"]), shipped())
+    raise UsageError(
+        "beliefs of training jobs say nothing of services", code="U015", help="leave beliefs out"
+    )
 
 
 def _known(beliefs: BeliefsLike | None) -> Beliefs | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import json
 import os
@@ -50,6 +51,30 @@ def parse_json(text: str, file: str | None, code: str) -> Any:
     except ValueError:
         found = Problem(file, 1 if file else None, None, code, "a number has too many digits to be read")
     raise SpecError(found)
+
+
+@contextlib.contextmanager
+def csv_faults(file: str, code: str) -> Iterator[None]:
+    """Turn what Python's csv refuses (a bare carriage return, a cell without end) into a SpecError.
+
+    >>> with csv_faults("t.csv", "R004"):
+    ...     list(csv.reader(["a\rb"]))
+    Traceback (most recent call last):
+        ...
+    perfmodel.errors.SpecError: t.csv: error[R004]: not readable as CSV: new-line character seen in unquoted field
+      help: a quote may be left open, or lines end in a bare carriage return
+    """
+    try:
+        yield
+    except csv.Error as error:
+        raise SpecError(
+            Problem(
+                file,
+                code=code,
+                message=f"not readable as CSV: {str(error).partition(' - ')[0]}",
+                help="a quote may be left open, or lines end in a bare carriage return",
+            )
+        ) from None
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -100,3 +125,37 @@ def held(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+LINE = 110  # characters of a line of JSON that people read
+
+
+def pretty_json(value: object, indent: int = 0, *, sort_below: int | None = None) -> str:
+    """JSON with one line for whatever fits one, so that a change of a number is a change of a line.
+
+    `sort_below`: mappings that stand deeper than so many columns have their keys in order; the others stay as they are.
+
+    >>> print(pretty_json({"b": [1, 2], "a": {"long": ["x" * 60, "y" * 60]}}))
+    {
+      "b": [1, 2],
+      "a": {
+        "long": [
+          "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+          "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+        ]
+      }
+    }
+    """
+    flat = json.dumps(value, sort_keys=sort_below is not None, ensure_ascii=False, allow_nan=False)
+    if len(flat) + indent <= LINE or not isinstance(value, (dict, list)) or not value:
+        return flat
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        keys = sorted(value) if sort_below is not None and indent > sort_below else list(value)
+        inner = [
+            f"{json.dumps(key, ensure_ascii=False)}: {pretty_json(value[key], indent + 2, sort_below=sort_below)}"
+            for key in keys
+        ]
+        return "{\n" + ",\n".join(pad + item for item in inner) + "\n" + " " * indent + "}"
+    inner = [pretty_json(item, indent + 2, sort_below=sort_below) for item in value]
+    return "[\n" + ",\n".join(pad + item for item in inner) + "\n" + " " * indent + "]"

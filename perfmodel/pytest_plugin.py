@@ -55,19 +55,29 @@ class PerfmodelCheck:
     def _job(self, path: Path, policies: tuple[str, ...], undecided: Verdict, seed: int) -> Mapping[str, Any]:
         from perfmodel.decide.gate import inputs
         from perfmodel.decide.gate.check import decide_one
+        from perfmodel.decide.gate.evaluate import outcome
         from perfmodel.decide.gate.grammar import parse
         from perfmodel.decide.gate.predictor import predictor
+        from perfmodel.decide.gate.serving import Asked
+        from perfmodel.decide.serving.prediction import predict_serving
         from perfmodel.report.ci.rows import band, number
-        from perfmodel.specs.jobs import load_job
+        from perfmodel.results.envelope import plain
+        from perfmodel.specs.jobs import load_any_job
+        from perfmodel.specs.serving import ServingJob
 
         wanted = [parse(text) for text in policies]
         if any(policy.change for policy in wanted):
             raise ValueError("change(...) needs a committed baseline: put it into perfmodel.yaml")
-        job = inputs.with_k(load_job(path), (policy.k for policy in wanted if policy.k is not None))
-        result = predictor(None, seed)(job)
+        found = load_any_job(path)
+        if isinstance(found, ServingJob):
+            asked, result = Asked(found), dict(plain(predict_serving(found, seed=seed).result))
+            outcomes = [outcome(policy, asked.measure(policy)) for policy in wanted]
+        else:
+            job = inputs.with_k(found, (policy.k for policy in wanted if policy.k is not None))
+            result = dict(predictor(None, seed)(job))
+            outcomes = [decide_one(policy, result, None, job) for policy in wanted]
         failed = []
-        for policy in wanted:
-            decided = decide_one(policy, result, None, job)
+        for policy, decided in zip(wanted, outcomes, strict=True):
             if decided.verdict == "fail" or (decided.verdict == "undecided" and undecided == "fail"):
                 value, low, high = decided.value.value, decided.value.low, decided.value.high
                 between = band(low, high, decided.unit)

@@ -22,6 +22,7 @@ SURFACE = {
     "catalog": {"folders"},
     "check": {"file", "undecided", "beliefs", "seed", "specs"},
     "compare": KEYS | {"a", "b", "at"},
+    "diagnose": KEYS | {"config", "log", "traces", "ranks"},
     "explain": KEYS | {"job"},
     "load_job": {"job", "specs", "keys"},
     "plan": KEYS | {"job", "clusters", "objective", "max_k", "min_efficiency", "top", "draws"},
@@ -112,6 +113,9 @@ def test_every_verb_answers_in_python_as_on_the_command_line(tmp_path: Path) -> 
     assert pm.validate(JOB, timings=steps).kind == "timings"
     with pytest.raises(pm.SpecError, match="holds no beliefs"):
         pm.predict(JOB, beliefs=pm.explain(**(JOB | {"k": 16})))
+    assert (
+        pm.diagnose("examples/slow-run.sh", "examples/slow-run.log", cluster="dgx-h100")["verdict"] == "slow"
+    )
     (tmp_path / "perfmodel.yaml").write_text(
         "jobs: {a: {workload: resnet50, cluster: dgx-a100, k: 8, global_batch: 512}}\npolicies: [time(k=8) <= 1 h]\n"
     )

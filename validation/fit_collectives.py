@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from perfmodel.calibrate.collectives import SCHEMA, pack
+from perfmodel.files import pretty_json
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate.collectives import fit_all, fit_folds, read, validate_collectives
 
@@ -28,15 +29,15 @@ def main() -> int:
     full = fit_all(data)
     sweeps = len(set(data.keys["sweep"].tolist()))
     meta = {"date": DATE, "sweeps": sweeps, "points": int(data.measured_log.size)}
-    _write("collectives.yaml", {**pack(full), "meta": meta})
-    _write("collective_folds.yaml", {"schema": f"{SCHEMA}/folds", "folds": fit_folds(data, full)})
+    _write("collectives.yaml", pretty_json({**pack(full), "meta": meta}))
+    folds = {"schema": f"{SCHEMA}/folds", "folds": fit_folds(data, full)}
+    _write("collective_folds.yaml", json.dumps(folds, separators=(",", ":")))
     print(json.dumps(validate_collectives(rows, catalog, is_shipped=True), indent=1))
     return 0
 
 
-def _write(name: str, data: object) -> None:
-    text = json.dumps(data, separators=(",", ":")) + "\n"
-    (PRIORS / name).write_text(text, encoding="utf-8")
+def _write(name: str, text: str) -> None:
+    (PRIORS / name).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,28 +15,36 @@ _MODES = {
 
 
 def table(envelope: Mapping[str, Any]) -> str:
-    """Markdown table: a row per mode, and the best one-line law beside it."""
+    """Markdown table: a row per mode for strangers' runs, then for runs of known stacks, with the best simple answer beside."""
     result = envelope["result"]
     rows = [
-        "| what was measured first | families | points | median error | mean error | 90 % of errors below "
-        "| in the 90 % band | best one-line law, median |",
+        "| what was measured first | sources | points | median error | mean error | 90 % of errors below "
+        "| in the 90 % band | best simple answer, median |",
         "|:--|--:|--:|--:|--:|--:|--:|:--|",
     ]
-    for mode, words in _MODES.items():
-        found = result["modes"].get(mode)
-        if not found or not found.get("points"):
-            continue
-        cells = [
-            words,
-            f"{found['families']:,}",
-            f"{found['points']:,}",
-            percent(found["median_ape"]),
-            percent(found["mean_ape"]),
-            percent(found["p90_ape"]),
-            percent(found["coverage_90"], 0),
-            best_law(found.get("baselines") or {}),
-        ]
-        rows.append("| " + " | ".join(cells) + " |")
+    strangers = (result.get("schemes") or {}).get("stranger", {}).get("modes", {})
+    for modes, whose in ((strangers, "by_source_weight"), (result["modes"], "known")):
+        for mode, words in _MODES.items():
+            of_mode = modes.get(mode)
+            if not of_mode or not of_mode.get("points"):
+                continue
+            known = whose == "known"
+            found = of_mode if known else of_mode[whose]
+            simple = {
+                name: row if known else row.get(whose, row)
+                for name, row in (of_mode.get("baselines") or {}).items()
+            }
+            cells = [
+                f"known stack, {words}" if known else words,
+                "-" if known else f"{found['sources']}",
+                f"{found['points']:,}",
+                percent(found["median_ape"]),
+                percent(found["mean_ape"]),
+                percent(found["p90_ape"]),
+                percent(found["coverage_90"], 0),
+                best_law(simple),
+            ]
+            rows.append("| " + " | ".join(cells) + " |")
     collectives = result.get("collectives") or {}
     if collectives.get("points"):
         rows += [
@@ -59,7 +67,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def best_law(baselines: Mapping[str, Mapping[str, float | None]]) -> str:
-    """The law with the least median error, by name."""
+    """The simple answer with the least median error, by name."""
     scored = {name: row["median_ape"] for name, row in baselines.items() if row.get("median_ape") is not None}
     if not scored:
         return "-"

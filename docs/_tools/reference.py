@@ -150,7 +150,12 @@ def cli_page() -> str:
         text = help_of(verb)
         parts += [f"## {verb}", escape(line), f"```text\n{text}\n```"]
         for sub in subcommands(text):
-            parts += [f"### {verb} {sub}", f"```text\n{help_of(verb, sub)}\n```"]
+            below = help_of(verb, sub)
+            parts += [f"### {verb} {sub}", f"```text\n{below}\n```"]
+            parts += [
+                f"#### {verb} {sub} {one}\n\n```text\n{help_of(verb, sub, one)}\n```"
+                for one in subcommands(below)
+            ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -5,9 +5,10 @@ run on an old workstation within 50 %. So the signs of which a spread is made (`
 
     s^2 = exp(2 h) sum_i (w_i sign_i)^2 + (w_o open)^2,    h = sum_levels d(value of this job) + sum_j b_j x_j   (1)
 
-with shifts d shrunk to zero (a value that nobody measured has none) and, without measurements of the job, two x_j: the
-share of the step in which the accelerator computes, and how thinly jobs of this cell (kind x framework x generation)
-were measured, 1 / sqrt(1 + groups). What the population leaves open (`open`, of predictions without measurements only)
+with shifts d shrunk to zero (a value that nobody measured has none) and x_j: the distance from what is measured most, a
+cluster of few accelerators, as the doublings of K over ten; without measurements of the job also the share of the step in
+which the accelerator computes, and how thinly jobs of this cell (kind x framework x generation) were measured,
+1 / sqrt(1 + groups). What the population leaves open (`open`, of predictions without measurements only)
 is not scaled. `validate/bands.py` finds w, d and b on held-out errors; a conformal factor on s makes the band.
 """
 
@@ -32,15 +33,21 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "kind",
         "framework",
         "generation",
-        "kind*framework",
-        "framework*generation",
-        "kind*width",
-        "scale_up",
+        "width",
     ),
     "one_node": ("generation", "tuning"),
     "two_point": ("generation", "tuning"),
 }
-SLOPES: dict[str, tuple[str, ...]] = {"datasheet": ("computing", "thin"), "one_node": (), "two_point": ()}
+SLOPES: dict[str, tuple[str, ...]] = {
+    "datasheet": ("computing", "thin", "reach"),
+    "one_node": (),
+    "two_point": (),
+}
+NEVER_NARROWING = (
+    "thin",
+    "reach",
+)  # slopes that are not negative: distance from what is measured narrows no band
+REACH = 10.0  # doublings of K that count as one unit of distance
 SCALED = {"datasheet": 2}  # the first so many signs are scaled; elsewhere all of them
 _PACE = NAMES.index("pace")
 

@@ -16,6 +16,14 @@ Array = NDArray[np.float64]
 
 # One rate, one traffic: what was measured in the one is known of the other.
 HALF = ("fp16", "bf16")
+# Generations that came to market before libraries had fused attention, and the month in which PyTorch 2.0 brought it to all.
+BEFORE_FUSED = frozenset(
+    {
+        "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "gcn5", "cdna1", "cdna2", "gaudi1",
+        "tpu-v2", "tpu-v3", "tpu-v4", "ipu-mk1", "ipu-mk2", "ipu-mk2-bow",
+    }
+)  # fmt: skip
+FUSED_SINCE = "2023-03"
 UNSAID_RECOMPUTE = 0.3  # where a source does not say, for the discrepancy's slope only
 
 
@@ -28,10 +36,11 @@ def features(
     scale_up: str | None,
     scale_out: str | None,
     tuning: str = "stock",
+    date: str | None = None,
 ) -> dict[str, str]:
     """Level values of one job; what nobody says is "unknown", a value with a belief of its own.
 
-    `tuning` is "tuned" for a stack whose batch and layout were retuned at every K by people who race, else "stock".
+    `date` is when the software was current; without it the age of the accelerator stands in for that of the software. `tuning` is "tuned" for a stack whose batch and layout were retuned at every K by people who race, else "stock".
     """
     generation = accelerator.generation or "unknown"
     # A TPU runs nothing but what XLA compiled, whoever wrote the program.
@@ -47,7 +56,17 @@ def features(
         "scale_out": scale_out or "unknown",
         "tuning": tuning,
         "peer": "direct" if accelerator.peer_access else "staged",
+        "era": "before" if is_before_fused(generation, date) else "since",
     }
+
+
+def is_before_fused(generation: str, date: str | None) -> bool:
+    """Whether software of a date, else software on such accelerators, mostly had no fused attention.
+
+    >>> is_before_fused("ampere", None), is_before_fused("ampere", "2024-06"), is_before_fused("hopper", None)
+    (True, False, False)
+    """
+    return date < FUSED_SINCE if date else generation in BEFORE_FUSED
 
 
 def level_value(features: Mapping[str, str], level: str) -> str:

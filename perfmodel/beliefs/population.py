@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.beliefs.bands import CELL, NINETY, SCALED, SLOPES, scale, thinness
+from perfmodel.beliefs.bands import CELL, NINETY, REACH, SCALED, SLOPES, scale, thinness
 from perfmodel.beliefs.extrapolation import band_spread
 from perfmodel.beliefs.features import level_value
 from perfmodel.physics.coefficients import KNOWN, LEVELS, MEDIANS, NAMES, SPREADS
@@ -45,6 +45,7 @@ DISCREPANCY_MEANINGS: dict[str, str] = {
 }
 DISCREPANCIES: tuple[str, ...] = tuple(DISCREPANCY_MEANINGS)
 EFFECTS: tuple[str, ...] = (*NAMES, *DISCREPANCIES)
+TEXTBOOK_SCATTER = 0.35  # between jobs, of a coefficient's own spread, before anything is fitted (assumed)
 
 # Classes of workload whose bands are checked apart.
 CLASSES: dict[str, str] = {
@@ -129,8 +130,10 @@ class Beliefs:
         basis: dict[str, str] = {}
         of_job = {level: level_value(features, level) for level in _EVERY_LEVEL}
         for index, name in enumerate(NAMES):
-            total = self.values[(name, "all", "")]
-            square = 0.0 if self.level_spreads else self.spreads[(name, "all", "")] ** 2
+            root = (name, "all", "")
+            total = self.values[root]
+            fitted = self.level_spreads and self.counts.get(root) != 0
+            square = 0.0 if fitted else self.spreads[root] ** 2
             known: list[str] = []
             for level in LEVELS[name]:
                 key = (name, level, of_job[level])
@@ -155,19 +158,21 @@ class Beliefs:
         plain = (self.noise, 1.0, 1.0) if mode == "datasheet" else (0.0, 1.0, 0.0, 0.0, 0.0)
         return self.bands.get(mode, plain)
 
-    def band_at(self, mode: str, features: Mapping[str, str], computing: Array) -> Array:
+    def band_at(self, mode: str, features: Mapping[str, str], computing: Array, k: Array) -> Array:
         """What scales the band of a job besides its levels, at every point: see `bands.SLOPES`; (n, points)."""
         if not SLOPES[mode]:
             return np.zeros((0, computing.size))
         thin = thinness(self.groups.get(level_value(features, CELL), 0))
-        return np.stack([computing, np.full_like(computing, thin)])
+        return np.stack([computing, np.full_like(computing, thin), np.log2(k) / REACH])
 
-    def band_spread(self, mode: str, features: Mapping[str, str], signs: Array, computing: Array) -> Array:
+    def band_spread(
+        self, mode: str, features: Mapping[str, str], signs: Array, computing: Array, k: Array
+    ) -> Array:
         """Log spread of such a job's predictions from their `signs` (n_signs, points), equation (1) of `bands`.
 
         `computing` has the share of each step in which the accelerator computes. Older files scale nothing.
         """
-        at = self.band_at(mode, features, computing)
+        at = self.band_at(mode, features, computing, k)
         scaled = signs.copy()
         scaled[: SCALED.get(mode)] *= scale(self.scales.get(mode, {}), features, SLOPES[mode], at)
         return band_spread(scaled, self.band_weights(mode))
@@ -206,7 +211,7 @@ def textbook_beliefs() -> Beliefs:
         level_spreads={},
         counts={},
         scatter=np.concatenate(
-            [[(0.35 * SPREADS[name]) ** 2 for name in NAMES], np.zeros(len(DISCREPANCIES))]
+            [[(TEXTBOOK_SCATTER * SPREADS[name]) ** 2 for name in NAMES], np.zeros(len(DISCREPANCIES))]
         ),
         noise=0.03,
     )
@@ -267,9 +272,13 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
                 values[(name, level, value)] = float(median)
                 spreads[(name, level, value)] = float(spread)
                 counts[(name, level, value)] = int(count)
-    missing = [name for name in NAMES if (name, "all", "") not in values]
-    if missing:
-        raise ValueError(f"no belief about {', '.join(missing)}")
+    # A coefficient that is newer than the fit has its textbook value; a calibration cannot leave one out.
+    newer = [name for name in NAMES if (name, "all", "") not in values]
+    if newer and "calibration" in data:
+        raise ValueError(f"no belief about {', '.join(newer)}")
+    for name in newer:
+        key = (name, "all", "")
+        values[key], spreads[key], counts[key] = float(np.log(MEDIANS[name])), SPREADS[name], 0
     calibration = None
     if "calibration" in data:
         c = data["calibration"]
@@ -292,7 +301,8 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
     for key, value in data["level_spreads"].items():
         name, level = key.split("|")
         level_spreads[(name, level)] = float(value)
-    scatter, noise = [float(data["scatter"][name]) for name in EFFECTS], float(data["noise"])
+    widths = {name: TEXTBOOK_SCATTER * SPREADS[name] for name in newer} | dict(data["scatter"])
+    scatter, noise = [float(widths[name]) for name in EFFECTS], float(data["noise"])
     calibrated = (
         []
         if calibration is None
@@ -300,8 +310,8 @@ def from_mapping(data: Mapping[str, Any]) -> Beliefs:
     )
     if not np.isfinite([*values.values(), *calibrated]).all():
         raise ValueError("a belief is not a finite number")
-    widths = np.array([*spreads.values(), *level_spreads.values(), *scatter, noise])
-    if not (np.isfinite(widths) & (widths >= 0)).all():
+    all_widths = np.array([*spreads.values(), *level_spreads.values(), *scatter, noise])
+    if not (np.isfinite(all_widths) & (all_widths >= 0)).all():
         raise ValueError("a spread is negative or not a finite number")
     return Beliefs(
         values=values,

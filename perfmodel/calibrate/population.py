@@ -21,18 +21,16 @@ Array = NDArray[np.float64]
 LEVEL_SHARE: dict[str, float] = {
     "generation": 0.5,
     "generation*width": 0.4,
-    "accelerator": 0.3,
     "framework": 0.5,
     "framework*generation": 0.5,
+    "framework*era": 0.5,
+    "framework*tuning": 0.5,
     "kind": 0.5,
-    "workload": 0.5,
+    "kind*width": 0.4,
     "peer": 0.5,
     "scale_up": 0.5,
     "scale_out": 0.5,
-    "kind*width": 0.4,
     "tuning": 0.5,
-    "framework*tuning": 0.5,
-    "framework*workload*width": 0.3,
 }
 SCATTER_SHARE = 0.35  # of a coefficient's spread, between jobs that share every level
 DISCREPANCY_SPREADS: dict[str, float] = {

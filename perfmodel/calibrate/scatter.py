@@ -111,6 +111,7 @@ class Task:
     ratio_only: bool
     law_error: Array  # log error of the laws at the target rows
     grounds: Array  # (len(GROUNDS), target rows), see `extrapolation.py`
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class Bench:
         self.task = np.concatenate(
             [np.repeat(part, bank.real.sum(axis=1)) for part, bank in zip(members, self.banks, strict=True)]
         )
-        self.weight = 1.0 / np.bincount(self.task)[self.task]
+        self.weight = np.array([task.weight for task in tasks])[self.task] / np.bincount(self.task)[self.task]
         self.mode = np.array([task.mode for task in tasks])[self.task]
         self.family = np.array([task.family for task in tasks])[self.task]
         law = np.abs(np.expm1(np.concatenate([bank.law[bank.real] for bank in self.banks])))

@@ -14,6 +14,7 @@ from perfmodel.cli.options import (
     SpecsOption,
     load_beliefs,
 )
+from perfmodel.cli.serving import audit_of_service
 from perfmodel.errors import EXIT_FAILED
 
 
@@ -52,15 +53,19 @@ def audit(
     from perfmodel.decide.audit.verdict import audit as run
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.claims import load_claim
+    from perfmodel.specs.jobs import serves
 
     catalog = Catalog.default(tuple(specs or ()))
-    result = run(
-        load_claim(claim, catalog=catalog),
-        beliefs=load_beliefs(beliefs),
-        goal=goal.value,
-        seed=to.seed,
-        catalog=catalog,
-    )
+    if serves(claim):
+        result = audit_of_service(claim, beliefs, to.seed, catalog)
+    else:
+        result = run(
+            load_claim(claim, catalog=catalog),
+            beliefs=load_beliefs(beliefs),
+            goal=goal.value,
+            seed=to.seed,
+            catalog=catalog,
+        )
     to.emit(result)
     if result.result["verdict"] != "consistent":
         raise typer.Exit(EXIT_FAILED)

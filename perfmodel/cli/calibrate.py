@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from perfmodel.cli.readings import (
     sampling_interval,
     say_rejected,
 )
+from perfmodel.cli.serving import calibrate_server
 from perfmodel.errors import UsageError, did_you_mean
 
 
@@ -86,7 +87,18 @@ def calibrate(
             help="give --timings, --nccl, --trace, --ranks or --power",
         )
     if not nccl and (nccl_ranks is not None or nccl_op is not None):
-        raise UsageError("--nccl-ranks and --nccl-op speak of a log: give it with --nccl", code="U016")
+        raise UsageError("--nccl-ranks and --nccl-op describe a log: give it with --nccl", code="U016")
+    from perfmodel.specs.jobs import serves
+
+    if serves(job):
+        refused: dict[str, Any] = {
+            "--nccl": nccl,
+            "--trace": trace,
+            "--ranks": ranks,
+            "--preset": preset,
+            "--power": power,
+        }
+        return calibrate_server(job, flags, refused, timings, to)
     found = flags.job(job)
     from perfmodel.calibrate.run import calibrate_job
     from perfmodel.readings.sweeps import OPS, canonical_op

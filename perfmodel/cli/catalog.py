@@ -190,22 +190,94 @@ def _kind(text: str) -> str:
     return f"{text}s" if f"{text}s" in completion.KINDS else text
 
 
-def _day(text: str | None) -> datetime.date:
+def _prices() -> None:
+    """Price lists of others as records of yours."""
+
+
+def _day(text: str | None, flag: str = "--today") -> datetime.date:
     if text is None:
         return datetime.date.today()
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f'--today: cannot read "{text}"', code="U016", help="write it like 2026-08-31"
+            f'{flag}: cannot read "{text}"', code="U016", help="write it like 2026-08-31"
         ) from None
 
 
+def import_prices(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="SkyPilot's vms.csv, or a price list as CSV.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Your folder of specs, for --specs: prices go into its prices/.",
+        ),
+    ] = Path("hardware_specs"),
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="Whose prices they are, where the list does not say.")
+    ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option("--date", metavar="DATE", help="When they were true, where the list does not say."),
+    ] = None,
+    accelerator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accelerator", metavar="NAME=ENTRY", help="The entry that a name of the list means. Repeatable."
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Turn price lists into price records; your own records and newer ones stay."""
+    from perfmodel.specs.price_lists import import_prices as run
+
+    names = dict(text.partition("=")[::2] for text in accelerator or ())
+    if not all(names.values()):
+        raise UsageError("--accelerator: write NAME=ENTRY, such as H100=h100-sxm5-80gb", code="U012")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"--output: {output} is no folder", code="U014", help="name a folder of specs")
+    found = run(
+        files,
+        output,
+        provider=provider,
+        dated=None if date is None else _day(date, "--date").isoformat(),
+        names=names,
+    )
+    if not quiet:
+        for name in found.written:
+            sys.stdout.write(f"{name}\n")
+        for what, items in (("kept", found.kept), ("left out", found.refused)):
+            for reason in dict.fromkeys(item.reason for item in items):
+                names_ = [item.name for item in items if item.reason == reason]
+                more = f" and {len(names_) - 3} more" if len(names_) > 3 else ""
+                typer.echo(f"{what}: {', '.join(names_[:3])}{more}: {reason}", err=True)
+        if found.undated:
+            typer.echo("note: the list has no dates: --date DATE keeps them", err=True)
+        typer.echo(
+            f"{len(found.written)} prices written to {output}, {len(found.kept)} kept, {len(found.refused)} left out; "
+            f"use them with --specs {output}",
+            err=True,
+        )
+
+
 def register(app: typer.Typer) -> None:
-    """Add the verb with its three parts."""
+    """Add the verb with its parts."""
+    prices = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    prices.callback()(_prices)
+    prices.command("import")(import_prices)
     verb = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     not_drawn = {"seed", "plot", "report"}
     verb.command("list")(expanded(list_entries, without=not_drawn))
     verb.command("show")(expanded(show, without=not_drawn))
     verb.command("lint")(lint)
+    verb.add_typer(prices, name="prices", help="Price lists of others as records of yours.")
     app.add_typer(verb, name="catalog", help="The hardware, workload and price catalogue.")

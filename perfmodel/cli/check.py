@@ -85,7 +85,7 @@ def check(
     seed: SeedOption = 0,
     format: Annotated[
         CheckFormat | None,
-        typer.Option("--format", help="Default: table, or what the name of --output says."),
+        typer.Option("--format", help="Default: table, or by the suffix of --output."),
     ] = None,
     output: Annotated[
         Path | None,

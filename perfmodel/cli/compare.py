@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
+from perfmodel.cli.serving import refuse_for_serving
 from perfmodel.errors import UsageError, gathered
 
 
@@ -29,7 +30,7 @@ def compare(
     ] = None,
     *,
     at: Annotated[
-        int | None, typer.Option("--at", min=1, help="K whose difference is told by cause.")
+        int | None, typer.Option("--at", min=1, help="K whose difference is broken down by cause.")
     ] = None,
     flags: JobFlags,
     to: ResultFlags,
@@ -39,15 +40,26 @@ def compare(
     With two files the flags hold for both. With one, or with -w and -c, the second job is the first with the changes
     of --set; flags beside one file change the second job too.
     """
-    known = flags.known()
+    from perfmodel.specs.jobs import serves
+
+    both_serve = serves(a) and serves(b or a)
+    known = None if both_serve else flags.known()
     if b is None and not flags.set_ and (a is None or not flags.changes):
         raise UsageError(
             "there is no second job to compare with",
             code="U017",
             help="name B.yaml, or say what changes: --set cluster=dgx-h100",
         )
-    before = replace(flags, set_=None) if a is None else flags.unchanged()
+    before = replace(flags, set_=None) if a is None else replace(flags.unchanged(), prices=flags.prices)
+    if both_serve:
+        refuse_for_serving(str(a), {"--at": at})
+        from perfmodel.explain.service_comparison import compare_services
+
+        pair = gathered(
+            [partial((before if b is None else flags).service, a), partial(flags.service, b or a)]
+        )
+        return to.emit(compare_services(pair[0], pair[1], flags.known_serving(), seed=to.seed))
     first, second = gathered([partial((before if b is None else flags).job, a), partial(flags.job, b or a)])
     from perfmodel.explain.comparison import compare as compare_jobs
 
-    to.emit(compare_jobs(first, second, known, at=at, seed=to.seed))
+    return to.emit(compare_jobs(first, second, known, at=at, seed=to.seed))

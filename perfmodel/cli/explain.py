@@ -8,6 +8,7 @@ import typer
 
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import JobFile, OneKOption
+from perfmodel.cli.serving import refuse_for_serving
 from perfmodel.cli.timelines import (
     AgainstOption,
     TimelineOption,
@@ -40,6 +41,13 @@ def explain(
 ) -> None:
     """Explain the step at one K: each term with its formula, inputs, their sources, share and sensitivity; each
     collective with the bandwidth that would hide it."""
+    from perfmodel.specs.jobs import serves
+
+    if serves(job):
+        refuse_for_serving(str(job), {"--timeline": timeline, "--against": against})
+        from perfmodel.explain.service import explain_service
+
+        return to.emit(explain_service(flags.service(job), flags.known_serving(), seed=to.seed))
     known, found = flags.known(), flags.job(job)
     if len(found.k) != 1:
         raise UsageError("explain shows one K", code="U016", help=f"add --k {found.k[-1]}")
@@ -50,4 +58,4 @@ def explain(
     made = explain_job(found, known, seed=to.seed)
     if timeline is not None and made.curve is not None:
         write_timeline(timeline, made.curve, made, measured, to.quiet)
-    to.emit(made)
+    return to.emit(made)

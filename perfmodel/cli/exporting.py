@@ -103,7 +103,7 @@ def export_prediction(export: ExportFormat, load: Load, beliefs: Beliefs | None,
 
     whose = job_of_framework(export, load)
 
-    def load_as(changed: Mapping[str, Any]) -> Job:
+    def load_as(changed: Mapping[str, object]) -> Job:
         return load(whose | dict(changed))
 
     job = load_as({})
@@ -116,7 +116,7 @@ def export_prediction(export: ExportFormat, load: Load, beliefs: Beliefs | None,
     return exported(export, load_as, made.result["layout"][0], job.k[0], beliefs)
 
 
-def _ranked(job: Job, beliefs: Beliefs | None) -> Sequence[Mapping[str, Any]]:
+def _ranked(job: Job, beliefs: Beliefs | None) -> Sequence[Mapping[str, object]]:
     """The layouts of a job at its one K, the fastest first: what a framework cannot express is passed over."""
     from perfmodel.beliefs.population import shipped_beliefs
     from perfmodel.decide.plan import run
@@ -173,11 +173,11 @@ def emit_export(text: str, output: Path | None, quiet: bool) -> None:
         typer.echo(f"wrote {output}", err=True)
 
 
-def _plain(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(chosen: Mapping[str, object]) -> dict[str, object]:
     return {
         key: value for key, value in chosen.items() if value is not None and key not in ("dp", "accumulation")
     }
 
 
-def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+def _told(values: Mapping[str, object]) -> dict[str, object]:
     return {key: told_by("--export", value) for key, value in values.items()}

@@ -15,13 +15,16 @@ from perfmodel.cli.options import (
     ClusterOption,
     DigitsOption,
     FormatOption,
+    FullOption,
     GlobalBatchOption,
+    HeadroomOption,
     KOption,
     LayoutOption,
     NoColorOption,
     OutputOption,
     PlotOption,
     PrecisionOption,
+    PricesOption,
     QuietOption,
     RegimeOption,
     ReportOption,
@@ -39,9 +42,11 @@ from perfmodel.cli.options import (
 if TYPE_CHECKING:
     from perfmodel.beliefs.population import Beliefs
     from perfmodel.results.envelope import Result
+    from perfmodel.serving.beliefs import ServingBeliefs
     from perfmodel.specs.catalog import Catalog
     from perfmodel.specs.jobs import Job
     from perfmodel.specs.loader import Tree
+    from perfmodel.specs.serving import ServingJob
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,10 @@ class JobFlags:
     seq_len: SeqLenOption = None
     precision: PrecisionOption = None
     layout: LayoutOption = None
+    headroom: HeadroomOption = None
     beliefs: BeliefsOption = None
     set_: SetOption = None
+    prices: PricesOption = None
     specs: SpecsOption = None
 
     @property
@@ -79,7 +86,37 @@ class JobFlags:
         from perfmodel.specs.jobs import load_job
 
         overrides = self.overrides() | dict(changed)
-        return load_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()), catalog=catalog)
+        return load_job(path, overrides=overrides, catalog=catalog or self.catalog())
+
+    def catalog(self) -> Catalog:
+        """The catalogue, with the user's own folders and quotes."""
+        from perfmodel.specs.catalog import Catalog
+
+        made = Catalog.default(tuple(self.specs or ()))
+        if self.prices is not None:
+            from perfmodel.specs.quotes import read_quotes
+
+            made.quotes = read_quotes(self.prices, made)
+        return made
+
+    def any_job(
+        self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})
+    ) -> Job | ServingJob:
+        """The same, where a job that serves is answered too."""
+        from perfmodel.specs.jobs import load_any_job
+
+        overrides = self.overrides() | dict(changed)
+        return load_any_job(path, overrides=overrides, extra_dirs=tuple(self.specs or ()))
+
+    def service(self, path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> ServingJob:
+        """The same of a job that serves."""
+        from perfmodel.errors import UsageError
+        from perfmodel.specs.serving import ServingJob
+
+        found = self.any_job(path, changed)
+        if not isinstance(found, ServingJob):
+            raise UsageError(f"{found.name} serves no requests", code="U002")
+        return found
 
     def overrides(self) -> dict[str, Any]:
         """What the flags say, by dotted path."""
@@ -87,6 +124,7 @@ class JobFlags:
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
             "seq_len": self.seq_len, "precision": self.precision,
+            "headroom": self.headroom,
             "layout": None if self.layout is None else parse_layout(self.layout),
         }  # fmt: skip
         given = {key: value for key, value in said.items() if value is not None}
@@ -95,6 +133,14 @@ class JobFlags:
     def known(self) -> Beliefs | None:
         """The beliefs that were named, or None for the shipped ones."""
         return load_beliefs(self.beliefs)
+
+    def known_serving(self) -> ServingBeliefs | None:
+        """Beliefs of serving that were named, or None for the shipped ones."""
+        if self.beliefs is None:
+            return None
+        from perfmodel.serving.stored import read_serving_beliefs
+
+        return read_serving_beliefs(self.beliefs)
 
 
 @dataclass(frozen=True)
@@ -107,15 +153,16 @@ class ResultFlags:
     plot: PlotOption = None
     report: ReportOption = None
     digits: DigitsOption = None
+    full: FullOption = False
     quiet: QuietOption = False
     no_color: NoColorOption = False
 
     def emit(self, result: Result) -> None:
         """Write a result where the flags say."""
-        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits)
+        emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits, self.full)
 
 
-def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callable[..., Any]:
+def expanded(verb: Callable[..., object], without: Collection[str] = ()) -> Callable[..., object]:
     """The verb with every parameter that is a group replaced by the group's flags, in their order.
 
     Flags named in `without` mean nothing to the verb: they keep their defaults.
@@ -137,7 +184,7 @@ def expanded(verb: Callable[..., Any], without: Collection[str] = ()) -> Callabl
         ]
 
     @functools.wraps(verb)
-    def command(**given: Any) -> Any:
+    def command(**given: object) -> object:
         made = {
             name: group(**{flag: given.pop(flag) for flag in flags})
             for name, (group, flags) in groups.items()

@@ -56,7 +56,7 @@ def import_(
         _tell(reading, complete)
 
 
-def _read(files: list[Path], overrides: Mapping[str, Any]) -> Reading:
+def _read(files: list[Path], overrides: Mapping[str, object]) -> Reading:
     from perfmodel.frameworks.document import MOST_BYTES, decoded, read_text
     from perfmodel.frameworks.job import given
     from perfmodel.frameworks.reader import read_texts
@@ -91,7 +91,7 @@ def _with(job: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: job[key] for key in order if key in job}, **job}
 
 
-def _checked(reading: Reading, overrides: Mapping[str, Any], specs: tuple[Path, ...]) -> bool:
+def _checked(reading: Reading, overrides: Mapping[str, object], specs: tuple[Path, ...]) -> bool:
     """Whether the job is complete; what is wrong with it is refused at the line of the configuration."""
     from perfmodel.frameworks.job import NEEDED
     from perfmodel.specs.catalog import Catalog
@@ -122,7 +122,7 @@ def _checked(reading: Reading, overrides: Mapping[str, Any], specs: tuple[Path, 
     return not missing
 
 
-def _result(reading: Reading, job: Mapping[str, Any], complete: bool) -> Result:
+def _result(reading: Reading, job: Mapping[str, object], complete: bool) -> Result:
     from perfmodel.results.envelope import Result
 
     draft = reading.draft

@@ -71,6 +71,11 @@ def _end() -> None:
     processes = sys.modules.get("multiprocessing")
     for child in processes.active_children() if processes is not None else ():
         child.kill()
+    # Their semaphores have names that outlive them: unlinked here, or a tracker of Python's complains of each.
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        with contextlib.suppress(Exception):
+            util._run_finalizers(0)
     with contextlib.suppress(OSError):
         os.write(2, b"interrupted\n")
     os._exit(EXIT_INTERRUPTED)

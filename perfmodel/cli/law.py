@@ -132,7 +132,7 @@ def law(
         raise UsageError(
             f"{', '.join(strange)}: no part of {law.value}",
             code="U016",
-            help="perfmodel law --help says whose",
+            help="perfmodel law --help lists the options of each law",
         )
     if law == LawName.stragglers:
         from perfmodel.study.stragglertable import StragglerOptions

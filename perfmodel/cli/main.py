@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -23,6 +24,7 @@ VERBS: dict[str, str] = {
     "import": "Framework configs and launch scripts -> a job file.",
     "predict": "T(K) with bands, knee, cost and energy of a job.",
     "explain": "Every term at one K: formula, inputs, sources, share.",
+    "diagnose": "Is my run slow: expected against measured, causes ranked.",
     "study": "Measured timings -> speedup, bend, cause, cost, verdict.",
     "plan": "Search layouts and hardware for a deadline or budget.",
     "compare": "Two jobs side by side, and which changed input caused what.",
@@ -39,6 +41,7 @@ VERBS: dict[str, str] = {
     "catalog": "The hardware, workload and price catalogue.",
     "schema": "JSON Schema of a spec, for editors.",
     "report": "Render a saved result again.",
+    "mcp": "The verbs as tools for assistants, on stdio.",
     "serve": "The what-if page, on loopback.",
 }
 _MODULES = {"import": "import_"}  # a verb that is a word of Python
@@ -101,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding lacks some characters
+        sys.stdout.reconfigure(errors="replace")
     colour_before = os.environ.get("NO_COLOR")
     if "--no-color" in arguments:
         os.environ["NO_COLOR"] = "1"

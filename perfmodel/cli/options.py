@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -81,6 +82,12 @@ RegimeOption = Annotated[
 GlobalBatchOption = Annotated[
     int | None, typer.Option("--global-batch", min=1, help="Samples per optimizer step.")
 ]
+HeadroomOption = Annotated[
+    float | None,
+    typer.Option(
+        "--headroom", min=0, max=0.9, help="Share of memory that automatic layouts leave free. Default: 0.05."
+    ),
+]
 SeqLenOption = Annotated[int | None, typer.Option("--seq-len", min=1, help="Tokens per sequence.")]
 PrecisionOption = Annotated[
     str | None, typer.Option("--precision", help=f"Type of the matmuls: {', '.join(PRECISIONS)}.")
@@ -102,11 +109,15 @@ SpecsOption = Annotated[
     list[Path] | None,
     typer.Option("--specs", metavar="DIR", help="Folder of your own specs; they win. Repeatable."),
 ]
+PricesOption = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Your own quotes, by node or accelerator; they win."),
+]
 DeadlineOption = Annotated[str | None, typer.Option("--deadline", help='Longest run: "3 day".')]
 BudgetOption = Annotated[str | None, typer.Option("--budget", help='Dearest run: "5000 USD".')]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: table, or what the name of --output says.")
+    Format | None, typer.Option("--format", help="Default: table, or by the suffix of --output.")
 ]
 OutputOption = Annotated[
     Path | None,
@@ -128,6 +139,9 @@ DigitsOption = Annotated[
         help="Significant digits of the numbers in tables and text; CSV and JSON have all.",
     ),
 ]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Print every table and note, not the first screen alone.")
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="No table and no progress: files and the exit code only.")
 ]
@@ -137,7 +151,7 @@ _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIXES = (".html", ".htm")
 
 
-def parse_layout(text: str) -> str | dict[str, Any]:
+def parse_layout(text: str) -> str | dict[str, object]:
     """`auto`, or `tp=2,pp=4,sharding=zero1` as a mapping.
 
     >>> parse_layout("tp=2,sharding=zero1")
@@ -145,7 +159,7 @@ def parse_layout(text: str) -> str | dict[str, Any]:
     """
     if text.strip() == "auto":
         return "auto"
-    layout: dict[str, Any] = {}
+    layout: dict[str, object] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, equals, value = (side.strip() for side in part.partition("="))
         if not equals or not key or not value:
@@ -187,7 +201,7 @@ def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[st
     return found
 
 
-def told_by(flag: str, value: Any) -> Tree:
+def told_by(flag: str, value: object) -> Tree:
     """A value of a job whose problems name `flag`."""
     from perfmodel.specs.loader import Mark, Source, graft
 
@@ -211,26 +225,27 @@ def emit(
     report: Path | None = None,
     quiet: bool = False,
     digits: int | None = None,
+    full: bool = False,
 ) -> None:
     """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
     if digits is not None:
         with importlib.import_module("perfmodel.report.text").with_digits(digits):
-            emit(result, format, output, plot, report, quiet)
+            emit(result, format, output, plot, report, quiet, full=full)
         return
     chosen = _format(format, output)
     check_targets(output, plot, report)
     if plot is not None:  # first: not every result has a plot, and then nothing is written
         _write_plot(result, plot)
+    if report is not None:  # before the terminal's: the reader of a pipe may leave in the middle
+        html = importlib.import_module("perfmodel.report.html")
+        write_text(report, html.render(result.envelope(), command=command_line()))
     if output is not None:
         write_text(output, _text(result, chosen, width=110))
     elif chosen == Format.table:
         if not quiet:
-            importlib.import_module("perfmodel.report.terminal").render(result.envelope())
+            importlib.import_module("perfmodel.report.terminal").render(result.envelope(), full=full)
     else:
         sys.stdout.write(_text(result, chosen, width=110))
-    if report is not None:
-        html = importlib.import_module("perfmodel.report.html")
-        write_text(report, html.render(result.envelope(), command=command_line()))
 
 
 def emit_spec(
@@ -272,6 +287,8 @@ def _text(result: Result, format: Format, width: int) -> str:
 
 
 def _write_plot(result: Result, path: Path) -> None:
+    # Without a home that can be written to it would warn of a slower start the next time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         importlib.import_module("perfmodel.report.plots").save(result.envelope(), path)
     except OSError as error:

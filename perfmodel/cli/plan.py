@@ -23,6 +23,7 @@ from perfmodel.cli.exporting import (
 from perfmodel.cli.groups import JobFlags, ResultFlags, expanded
 from perfmodel.cli.options import BudgetOption, DeadlineOption, JobFile, parse_set, scalar, told_by
 from perfmodel.cli.readings import quantity
+from perfmodel.cli.serving import plan_service
 from perfmodel.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, SpecError, UsageError, gathered
 
 if TYPE_CHECKING:
@@ -94,16 +95,23 @@ def plan(
     to: ResultFlags,
 ) -> int:
     """Search layouts, K and hardware; say the answer in a sentence, and what to relax when there is none."""
+    from perfmodel.specs.jobs import serves
+
+    if jobs is None and serves(job):
+        refused: dict[str, Any] = {
+            "--objective": objective, "--deadline": deadline, "--min-efficiency": min_efficiency, "--accelerators": accelerators,
+            "--sweep": sweep, "--bounds": bounds, "--scheduler": scheduler, "--export": export,
+        }  # fmt: skip
+        return plan_service(job, flags, refused, clusters, budget, max_k, top, to)
     from perfmodel.beliefs.population import shipped_beliefs
     from perfmodel.decide.plan import run
     from perfmodel.decide.plan.planner import Request
-    from perfmodel.specs.catalog import Catalog
 
     check_flags(export, to.format)
     if export is not None and (jobs is not None or sweep is not None):
         raise UsageError("--export writes one job: it goes with neither --jobs nor --sweep", code="U042")
     # One catalogue for all jobs: what it has read once it need not read again.
-    catalog = Catalog.default(tuple(flags.specs or ()))
+    catalog = flags.catalog()
     whose: dict[str, Tree] = {}
 
     def load(path: Path | None, changed: Mapping[str, Tree] = MappingProxyType({})) -> Job:
@@ -191,16 +199,23 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
             raise UsageError(
                 "--clusters: nothing given", code="U023", help="write --clusters dgx-a100,dgx-h100, or all"
             )
-        return gathered([partial(load, {"cluster": told_by("--clusters", name)}) for name in names])
+        return gathered([partial(_moved, load, name) for name in names])
     found = []
     for name in catalog.names("clusters"):
         try:
-            found.append(load({"cluster": told_by("--clusters", name)}))
+            found.append(_moved(load, name))
         except SpecError:  # a precision, a K or a price that this cluster does not have
             continue
     if not found:
         load()  # nothing fits anywhere: the job itself is wrong, and says why
     return found
+
+
+def _moved(load: Callable[..., Job], name: str) -> Job:
+    """The job on another cluster, its problems told of the flag."""
+    from perfmodel.decide.plan.elsewhere import elsewhere
+
+    return elsewhere(load, told_by("--clusters", name), told_by("--clusters", None))
 
 
 def _job_files(folder: Path) -> list[Path]:

@@ -28,7 +28,7 @@ PowerOption = Annotated[
     typer.Option(
         "--power",
         metavar="[K=]FILE",
-        help="nvidia-smi or DCGM power log of the run at K; without K= its name or its devices tell. Repeatable.",
+        help="nvidia-smi or DCGM power log of the run at K; without K=, K is read from its name or its devices. Repeatable.",
     ),
 ]
 PowerIntervalOption = Annotated[

@@ -48,6 +48,13 @@ def roofline(
     if any(value is not None for value in (flop, traffic, m, n)):
         _kernel(job, flop, traffic, (m, n), flags, to)
         return
+    from perfmodel.specs.jobs import serves
+
+    if serves(job):
+        from perfmodel.explain.service import roofline_service
+
+        to.emit(roofline_service(flags.service(job), flags.known_serving(), seed=to.seed))
+        return
     known, found = flags.known(), flags.job(job)
     from perfmodel.explain.roofline import roofline as roofline_of
 

@@ -14,7 +14,7 @@ def schema(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="accelerator, link, node, cluster, workload, layout, price, grid, job, claim, policies."
+            help="accelerator, link, node, cluster, workload, layout, price, grid, job, claim, service-claim, policies."
         ),
     ] = None,
     output: OutputOption = None,

@@ -32,6 +32,6 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _finish() -> None:
-    """All is said and done. The interpreter takes its handlers away before it ends: a signal then must not change the code."""
+    """The command has ended. The interpreter takes its handlers away before it ends: a signal then must not change the code."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -54,7 +54,7 @@ def check_timeline(
         raise UsageError("--timeline and the other outputs must be different files", code="U014")
 
 
-def measured_steps(against: Sequence[Path] | None) -> list[dict[str, Any]]:
+def measured_steps(against: Sequence[Path] | None) -> list[dict[str, object]]:
     """The steps of traces, read before anything is written."""
     if not against:
         return []
@@ -71,7 +71,7 @@ def measured_steps(against: Sequence[Path] | None) -> list[dict[str, Any]]:
 
 
 def write_timeline(
-    path: Path, curve: Curve, result: Result, measured: Sequence[dict[str, Any]], quiet: bool
+    path: Path, curve: Curve, result: Result, measured: Sequence[dict[str, object]], quiet: bool
 ) -> None:
     """The step of a curve's one K as a trace."""
     from perfmodel.explain.timeline import timeline

@@ -19,6 +19,7 @@ class Scheme(StrEnum):
     group = "group"
     source = "source"
     accelerator = "accelerator"
+    stranger = "stranger"
 
 
 MOST_REASONS = 8  # that are told one by one
@@ -47,10 +48,13 @@ def validate(
             help="Folder in the form of validation/measured; the shipped corpus by default.",
         ),
     ] = None,
-    leave_out: Annotated[
+    scheme: Annotated[
         Scheme | None,
         typer.Option(
-            "--leave-out", help="On the shipped corpus: what the beliefs have not seen. Default: group."
+            "--scheme",
+            "--leave-out",
+            help="On the shipped corpus: what the beliefs have not seen; stranger: the whole source, with the labels "
+            "that it states. Default: group, with the figures of strangers beside it.",
         ),
     ] = None,
     refit: Annotated[
@@ -62,14 +66,14 @@ def validate(
     to: ResultFlags,
 ) -> None:
     """Score predictions on measured runs by mode: median, mean and p90 error, bias, coverage, knees, and the laws to beat."""
-    corpus = {"--data": data is not None, "--refit": refit, "--leave-out": leave_out is not None}
+    corpus = {"--data": data is not None, "--refit": refit, "--scheme": scheme is not None}
     if timings is not None or job is not None or flags.changes or flags.set_:
         _own(job, timings, [name for name, said in corpus.items() if said], flags, to)
         return
-    if data is not None and (refit or leave_out is not None):
-        option = "--refit" if refit else "--leave-out"
+    if data is not None and (refit or scheme is not None):
+        option = "--refit" if refit else "--scheme"
         raise UsageError(
-            f"{option} speaks of the shipped corpus, --data of another",
+            f"{option} applies to the shipped corpus, and --data names another",
             code="U016",
             help=f"leave {option} out: another folder is predicted with the shipped beliefs as they are",
         )
@@ -78,9 +82,9 @@ def validate(
     from perfmodel.validate.validation import why_nothing_scored
 
     progress("predicting the measured runs", to.quiet)
-    scheme = (leave_out or Scheme.group).value
+    protocol = (scheme or Scheme.group).value
     found = run(
-        data, scheme=scheme, catalog=Catalog.default(tuple(flags.specs or ())), seed=to.seed, refit=refit
+        data, scheme=protocol, catalog=Catalog.default(tuple(flags.specs or ())), seed=to.seed, refit=refit
     )
     reasons = why_nothing_scored(found.result)
     if reasons:

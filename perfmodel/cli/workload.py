@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -93,7 +93,7 @@ def _stem(output: Path | None) -> str | None:
 
 def _write(
     result: Result,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
     comments: Sequence[str],
     output: Path | None,
     format: Format | None,

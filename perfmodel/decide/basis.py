@@ -17,10 +17,10 @@ SMALLEST_EFFECT = 1e-5  # of the step, that is told of an input
 
 NOT_MODELLED: tuple[tuple[str, str], ...] = (
     ("other jobs on the same network", "optimistic"),
-    ("checkpoint writes and evaluation that nobody declared", "optimistic"),
+    ("checkpoint writes and evaluation that are not declared", "optimistic"),
     ("power capping and thermal throttling of long runs", "optimistic"),
     ("kernels tuned for this one model", "pessimistic"),
-    ("faulty links and slow devices that nobody declared", "optimistic"),
+    ("faulty links and slow devices that are not declared", "optimistic"),
 )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -168,12 +167,12 @@ class Decision:
     times_the_cost: float
     times_faster: float
     usd_per_hour_saved: float | None
-    ladder: tuple[dict[str, Any], ...]
+    ladder: tuple[dict[str, object], ...]
     p_star_accelerators_only: int
     moved_by: tuple[str, ...]
     sentence: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The mapping that results carry."""
         return {
             "regime": self.tariff.name,
@@ -290,7 +289,7 @@ def moved_by(curve: Bill, units: Floats | float = 1.0) -> tuple[str, ...]:
     return tuple(others)
 
 
-def ladder(k: npt.ArrayLike, time_s: npt.ArrayLike, cost_usd: npt.ArrayLike) -> list[dict[str, Any]]:
+def ladder(k: npt.ArrayLike, time_s: npt.ArrayLike, cost_usd: npt.ArrayLike) -> list[dict[str, object]]:
     """Each step from one feasible K to the next: speedup gained, money added, speedup per USD.
 
     Speedup counts from the smallest feasible K0 with S(K0) = K0. A step that adds no cost has no price per

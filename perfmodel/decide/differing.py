@@ -107,7 +107,7 @@ def changes(a: Inputs, b: Inputs, most: float = math.inf) -> list[Change]:
 
 
 def _few(found: list[Change], a: Inputs, b: Inputs, most: float) -> list[Change]:
-    """Changes of one first key told as one, as long as there are too many: a workload is one thing, a cluster less so."""
+    """Changes below one first key reported as one where there are too many to list: a workload is one thing, a cluster less so."""
     keys = Counter(change.key for change in found)
     for key in sorted(keys, key=lambda key: (key != "workload", -keys[key])):
         if len(found) <= most or keys[key] == 1:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,11 +126,11 @@ def power_of(job: Job, measured: MeasuredPower | None = None) -> PowerModel:
 
 
 def measured_power(beliefs: Beliefs) -> MeasuredPower | None:
-    """What power logs said, where the beliefs hold it."""
+    """The power that logs measured, where the beliefs hold it."""
     return None if beliefs.calibration is None else beliefs.calibration.power
 
 
-def power_basis(job: Job, beliefs: Beliefs) -> dict[str, Any]:
+def power_basis(job: Job, beliefs: Beliefs) -> dict[str, object]:
     """What joules and grams rest on."""
     measured, device = measured_power(beliefs), job.cluster.node.accelerator
     model = power_of(job, measured)

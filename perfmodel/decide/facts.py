@@ -100,11 +100,11 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
         "memory": _of(device, "memory", device.memory, "B", "default"),
         "compute units": _of(device, "compute_units", device.compute_units, "", "nobody gave them"),
         "scale-up bandwidth": _of(
-            up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3 where nobody says"
+            up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3, as none is stated"
         ),
         "network bandwidth": link,
-        "scale-up latency": _of(up, "latency", float(machine.up_latency_s), "s", "default where nobody says"),
-        "network latency": _of(out, "latency", float(machine.out_latency_s), "s", "default where nobody says"),
+        "scale-up latency": _of(up, "latency", float(machine.up_latency_s), "s", "default: not stated"),
+        "network latency": _of(out, "latency", float(machine.out_latency_s), "s", "default: not stated"),
         "accelerators per node": _of(node, "accelerators_per_node", float(node.accelerators_per_node), "", ""),
         "scale-up domain": _of(node, "scale_up_domain", float(machine.domain), "", "the node"),
     }  # fmt: skip
@@ -116,7 +116,7 @@ def _work(job: Job, found: Curve) -> dict[str, Fact]:
 
     def given(field: str, value: Any, unit: str = "") -> Fact:
         if getattr(work, field, None) is None:
-            return Fact(float(value), unit, "default: nobody gave it", "assumed")
+            return Fact(float(value), unit, "default: not stated", "assumed")
         return _of(work, field, float(value), unit, counted)
 
     return {
@@ -145,7 +145,7 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     if shown["vpp"] is None:
         c = coefficients(found.setup, found.logs[:, None], found.k)
         stages = np.broadcast_to(interleaved(found.setup.operations, found.at, c).vpp, found.k.shape)
-        made["vpp"] = Fact(float(stages[index]), "", "a belief: nobody stated the virtual stages", "assumed")
+        made["vpp"] = Fact(float(stages[index]), "", "a belief: the virtual stages are not stated", "assumed")
     batch = float(np.asarray(found.setup.global_batch)[index])
     return made | {
         "K": Fact(float(found.k[index]), "", "job", DECLARED),
@@ -263,17 +263,17 @@ def unmeasured(job: Job, beliefs: Beliefs) -> list[str]:
 
 
 def defaults(job: Job, found: Curve) -> list[str]:
-    """What nobody declared or measured, in words."""
+    """Facts that were neither declared nor measured, in words."""
     node = job.cluster.node
     said = [note for note in job.notes if "default" in note or "nearest precision" in note]
     if job.cluster.network_bytes_per_s is None:
-        said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, nobody gave one")
+        said.append(f"network: {format_quantity(DEFAULT_NETWORK_BYTES_PER_S, 'B/s')} a node, not stated")
     if node.scale_up is None:
-        said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, nobody gave one")
+        said.append(f"scale-up link: {format_quantity(HOST_LINK_BYTES_PER_S, 'B/s')}, not stated")
     device = node.accelerator
     if device.vendor in GPU_VENDORS and device.compute_units is None:
         said.append(
-            f"compute units of {device.name}: nobody gave them, so its products lose nothing to part-full waves of tiles"
+            f"compute units of {device.name} are not stated, so its products lose nothing to part-full waves of tiles"
         )
     for field, what in (("kernels", "kernel launches"), ("input_bytes_per_sample", "input bytes")):
         if not float(found.setup.operations.is_transformer) and getattr(job.workload, field) is None:

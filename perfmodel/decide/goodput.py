@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +90,7 @@ class Goodput:
     rework_s: Floats
     restart_s: Floats
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain mapping for an envelope; infinite values become null there."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 

@@ -23,9 +23,8 @@ from perfmodel.decide.knee import (
     marginal_knee,
     threshold_knee,
 )
-from perfmodel.decide.metrics import efficiency, speedup
-from perfmodel.decide.ratio import efficiency_band, is_timed
-from perfmodel.decide.remedies import Here, after_remedy, job_at, remedy
+from perfmodel.decide.metrics import efficiency, efficiency_band, is_timed, speedup
+from perfmodel.decide.remedies import Here, after_remedy, job_at, remedy, slowest_link
 from perfmodel.physics.laws import Regime
 from perfmodel.physics.layouts import Sharding
 from perfmodel.physics.parts import (
@@ -59,11 +58,18 @@ def ledger(k: Array, parts: Mapping[str, Array], regime: str, baseline: int) -> 
     return {name: k * part - k0 * part[baseline] for name, part in parts.items()}
 
 
-def cause_at(lost: Mapping[str, Array], index: int) -> str | None:
-    """The part that lost most at one K, or None where nothing was lost."""
-    amounts = {name: float(values[index]) for name, values in lost.items()}
-    known = {name: amount for name, amount in amounts.items() if np.isfinite(amount) and amount > 0}
-    return max(known, key=lambda name: known[name]) if known else None
+def dearest(curve: Curve, lost: Mapping[str, Array], index: int) -> str | None:
+    """Of the parts that lost something at one K, the one whose remedy saves most; None where nothing was lost.
+
+    What lost most need not be what could be mended: an exchange that hides behind a slower tier gains nothing from a link.
+    """
+    known = [name for name, values in lost.items() if np.isfinite(values[index]) and values[index] > 0]
+    return max(known, key=lambda name: (saved(curve, name, index), lost[name][index]), default=None)
+
+
+def saved(curve: Curve, part: str, index: int) -> float:
+    """Share of the step at one K that the remedy for a part saves."""
+    return float(1.0 - after_remedy(curve, part)[index] / curve.time_s[index])
 
 
 def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> str:
@@ -105,7 +111,7 @@ def knees(
     doubt: Array,
     odds: float,
     usd_of: Callable[[Array], Array],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The knee of a curve by each rule.
 
     `lost` is its ledger, `doubt` the log half-width of the efficiency's band, `odds` those above which a knee is
@@ -161,7 +167,7 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     last = int(np.flatnonzero(found.feasible)[-1])
     beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
     index = int(beyond[0]) if beyond.size else last
-    part = cause_at(lost, index)
+    part = dearest(found, lost, index)
     if entry["k"] is None and not bool(centre.reached):
         entry["cause"] = f"not reached up to K={int(found.k[last])}"
     elif part is None:
@@ -173,15 +179,15 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     mended = after_remedy(found, part)
     return entry | {
         "cause_part": part,
-        "remedy": remedy(job_at(found, index), part),
+        "remedy": remedy(job_at(found, index), part, slowest_link(found, part, index)),
         "k_after_remedy": _k_after(knee_of(mended), int(found.k[last])) if centre.reached else None,
         # Of the step where the cause is told.
-        "remedy_saves": float(1.0 - mended[index] / found.time_s[index]),
+        "remedy_saves": saved(found, part, index),
     }
 
 
 def _k_after(after: Knee, last_k: int) -> int | None:
-    """The knee after a remedy; the last K, the least that can be said, where it lies beyond the range."""
+    """The knee after a remedy; the last K, a lower bound, where it lies beyond the range."""
     if not after.reached:
         return last_k
     return int(after.k) if np.isfinite(after.k) else None

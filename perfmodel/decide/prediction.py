@@ -16,6 +16,7 @@ from perfmodel.decide.facts import foreign, unmeasured
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.decide.knee_causes import knee_odds, knees, ledger, ratio_band
 from perfmodel.decide.metrics import baseline_index, efficiency, ladder_rows, marginal_ladder, rates, speedup
+from perfmodel.decide.narrow import narrow
 from perfmodel.decide.pricing import Tariff
 from perfmodel.decide.remedies import padding_saves
 from perfmodel.decide.tariffs import tariff_of
@@ -31,8 +32,8 @@ from perfmodel.training.setup import Setup, setup_of
 Array = NDArray[np.float64]
 
 DRAWS = 200
-NOTED_SAVING = 0.02  # of a step, from which a vocabulary is told to be padded
-NOTED_LOSS = 0.02  # of a run, from which interruptions are told beside its energy
+NOTED_SAVING = 0.02  # of a step, from which a note says that a vocabulary should be padded
+NOTED_LOSS = 0.02  # of a run, from which a note says that interruptions are not in its energy
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +69,7 @@ def curve_of(
 ) -> Curve:
     """The curve of a job that can run at some K; a SpecError says why it cannot. `among`: see `curve`."""
     setup = setup_of(job)
-    _refuse_empty(job, setup, beliefs)
+    refuse_empty(job, setup, beliefs)
     found = curve(setup, beliefs, draws=draws, seed=seed, among=among)
     _refuse_impossible(job, found)
     return found
@@ -85,7 +86,7 @@ _KEYS = {
 }
 
 
-def _refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
+def refuse_empty(job: Job, setup: Setup, beliefs: Beliefs) -> None:
     """Raise a SpecError where a workload states no work at all and no measurement stands in for it."""
     if setup.states_work or beliefs.calibration is not None:
         return
@@ -218,6 +219,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
         "sensitivity": sensitivity(found),
+        "narrow": narrow(found, beliefs),
         "not_modelled": not_modelled(),
         "notes": [
             *foreign(job, beliefs),
@@ -238,7 +240,7 @@ def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
 
 
 def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Any] | None:
-    """The whole run at each K; None where nobody says how long it is."""
+    """The whole run at each K; None where its length is not stated."""
     if job.run_samples is None and job.steps is None:
         return None
     steps = (
@@ -269,7 +271,7 @@ def _energy(job: Job, found: Curve, beliefs: Beliefs, steps: float, work: Array)
 
 
 def _lost_energy(cost: Decision) -> list[str]:
-    """Said where interruptions lengthen the run: they are in its cost and not in its energy."""
+    """A note where interruptions lengthen the run: they are in its cost and not in its energy."""
     with np.errstate(invalid="ignore"):
         lost = float(np.nanmax(cost.bill.wall_s / cost.bill.time_s, initial=1.0)) - 1.0
     told = "energy and carbon are of useful steps: what runs between an interruption and its repair is not in them"
@@ -281,6 +283,8 @@ def _memory(found: Curve) -> dict[str, Any]:
     shape = found.k.shape
     return {
         "memory_bytes": np.broadcast_to(found.memory.total, shape),
+        "memory_bytes_low": np.broadcast_to(found.memory.low, shape),
+        "memory_bytes_high": np.broadcast_to(found.memory.high, shape),
         "memory_parts_bytes": {name: np.broadcast_to(v, shape) for name, v in found.memory.parts.items()},
         "memory_limit_bytes": float(found.setup.machine.memory_bytes),
     }
@@ -315,7 +319,7 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
 
 
 def _odd_vocabulary(found: Curve) -> list[str]:
-    """Said where nobody rounds a vocabulary up whose logits tensor cores must wait for."""
+    """A note where padding the vocabulary would make its logits faster on tensor cores."""
     saved = np.where(found.feasible, padding_saves(found), 0.0)
     most = int(np.argmax(saved))
     if saved[most] < NOTED_SAVING:
@@ -380,6 +384,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "exchange": {"times_the_cost": None, "times_faster": None},
         "boundaries": _boundaries(job, k),
         "rests_on": rests_on(job, found, beliefs),
+        "narrow": [],
         "sensitivity": [],
         "not_modelled": not_modelled(),
         "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],

@@ -59,9 +59,32 @@ def job_at(curve: Curve, index: int) -> Here:
     return Here(curve.at, index, curve.setup.workload.layers or 1)
 
 
-def remedy(job: Here, part: str) -> str:
-    """The remedy for one cause; what the job already does, or could not do, is not among it."""
-    return BY_NAME[part].remedy or _either(_WAYS[part](job))
+# What bandwidth is of, and what of the model stands for it.
+LINKS: Final[Mapping[str, str]] = {
+    "of the scale-up links": "up_efficiency",
+    "of the network": "out_efficiency",
+    "of the host's bus": "bus_bytes_per_s",
+}
+BANDWIDTH: Final = "twice the bandwidth"
+
+
+def remedy(job: Here, part: str, link: str | None = None) -> str:
+    """The remedy for one cause; what the job already does, or could not do, is not among it. `link` is what is too slow."""
+    words = BY_NAME[part].remedy or _either(_WAYS[part](job))
+    return words.replace(BANDWIDTH, f"{BANDWIDTH} {link}", 1) if link else words
+
+
+def slowest_link(curve: Curve, part: str, index: int) -> str | None:
+    """The one of the links under a part of which twice the bandwidth saves most at one K; None where none matters."""
+    eased = BY_NAME[part].eased
+    saves = {}
+    for words, name in LINKS.items():
+        if name in eased:
+            logs = curve.logs.copy()
+            logs[NAMES.index(name)] += float(np.log(eased[name]))
+            saves[words] = float(1.0 - _changed(curve, logs, curve.setup.operations, curve.at)[index])
+    best = max(saves, key=lambda words: saves[words], default=None)
+    return best if best is not None and saves[best] > 0.0 else None
 
 
 def _either(ways: list[str]) -> str:

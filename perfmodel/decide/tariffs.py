@@ -43,7 +43,7 @@ def reliability_of(cluster: Cluster, given: specs.Reliability | None, price: Pri
 
 
 def tariff_of(price: Price, cluster: Cluster, reliability: specs.Reliability | None = None) -> Tariff:
-    """The tariff that a resolved price describes; a price that nobody knows gives NaN costs."""
+    """The tariff that a resolved price describes; an unknown price gives NaN costs."""
     node = cluster.node.accelerators_per_node
     rate = math.nan if price.per_accelerator is None else price.per_accelerator
     note = price.note or ""

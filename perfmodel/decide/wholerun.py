@@ -8,7 +8,7 @@ A step's time is uncertain by its band, taken as lognormal: :math:`\ln T = \ln \
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class WholeRun:
     deadline_probability: Array | None
     budget_probability: Array | None
 
-    def as_dict(self, steps: npt.ArrayLike) -> dict[str, Any]:
+    def as_dict(self, steps: npt.ArrayLike) -> dict[str, object]:
         """The mapping that results carry; a chance of no limit is a list of nothing."""
         nothing = np.full(self.time_s.shape, np.nan)
         names = ("time_s", "time_s_low", "time_s_high", "cost_usd", "cost_usd_low", "cost_usd_high")

@@ -203,7 +203,7 @@ def dimension_of(model: type[BaseModel], key: str) -> str | None:
     return found[0].dimension if found else None
 
 
-def _parts(annotation: Any) -> Iterable[Any]:
+def _parts(annotation: object) -> Iterable[Any]:
     """Everything inside an annotation, metadata included."""
     for part in get_args(annotation):
         yield part
@@ -225,7 +225,7 @@ def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: st
     return [shown(getattr(entry, key)) for entry in entries]
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> Any:
     """A referenced entry by its name; anything else as it is."""
     return value.name if isinstance(value, Record) else value
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.explain.one_collective import crossovers, decomposed
+from perfmodel.explain.one_collective import Crossover, crossovers, decomposed
 from perfmodel.physics.algorithms import ALGORITHMS, AUTO, CODES, has
 from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.compute import micro_batch
@@ -23,6 +23,7 @@ from perfmodel.physics.exchanges import (
     context_parallel,
     data_parallel,
     expert_parallel,
+    pipeline_message,
     pipeline_messages,
     tensor_parallel,
 )
@@ -140,7 +141,7 @@ class Point:
         return replace(self, machine=machine, c=replace(self.c, bus_bytes_per_s=self.c.bus_bytes_per_s * up))
 
 
-def _one(value: Any) -> float:
+def _one(value: object) -> float:
     return float(np.asarray(value, dtype=float).ravel()[0])
 
 
@@ -156,12 +157,17 @@ class _Priced:
     total_s: Array
 
 
+def _between_stages(ops: Operations, at: Layouts, links: Links, _: Array) -> Array:
+    """Messages of a pipeline, in the form of the other exchanges inside a micro-batch."""
+    return pipeline_messages(at, pipeline_message(ops, at, links), links.c.p2p_exposed)
+
+
 # Part of the step, the function that prices it, the belief that says how much of it shows, and its name.
 _INSIDE: tuple[tuple[str, Callable[..., Array], str, str], ...] = (
     (TENSOR_PARALLEL.name, tensor_parallel, "tp_exposed", "tensor parallel"),
     (CONTEXT_PARALLEL.name, context_parallel, "cp_exposed", "context parallel"),
     (EXPERT_PARALLEL.name, expert_parallel, "ep_exposed", "expert parallel"),
-    (PIPELINE_MESSAGES.name, lambda ops, at, links, _: pipeline_messages(ops, at, links), "p2p_exposed", "pipeline messages"),
+    (PIPELINE_MESSAGES.name, _between_stages, "p2p_exposed", "pipeline messages"),
 )  # fmt: skip
 EXPOSURE = {part: belief for part, _, belief, _ in _INSIDE}
 
@@ -266,7 +272,7 @@ def _exchange(point: Point, found: _Priced, exposed_s: float, time_s: float) -> 
     )
 
 
-def _parts_of(point: Point, call: Call) -> tuple[float, float, float, float, dict[str, Any] | None]:
+def _parts_of(point: Point, call: Call) -> tuple[float, float, float, float, Crossover | None]:
     """Messages, alpha, beta and gamma of one call, and the size at which ring and tree change places in its group."""
     links = Links(point.machine, point.at, point.c)
     size, n, stride = (np.asarray(x) for x in (call.message_bytes, call.ranks, call.stride))

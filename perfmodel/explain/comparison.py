@@ -11,7 +11,7 @@ With two changes (1) is the Shapley value and r is zero. Every effect and r toge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ from perfmodel.beliefs.features import discrepancy
 from perfmodel.beliefs.population import EFFECTS, Beliefs, shipped_beliefs
 from perfmodel.decide.differing import Change, changes
 from perfmodel.decide.gate.inputs import dump, restore, with_k
+from perfmodel.decide.metrics import conformal_factor
 from perfmodel.decide.prediction import DRAWS, Prediction, predict
-from perfmodel.decide.ratio import conformal_factor
 from perfmodel.errors import SpecError
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.results.envelope import Result
@@ -124,7 +124,7 @@ def _names(a: Job, b: Job) -> tuple[str, str]:
 
 
 def _attribute(
-    start: Mapping[str, Any], end: Mapping[str, Any], a: _Side, b: _Side, beliefs: Beliefs
+    start: Mapping[str, object], end: Mapping[str, object], a: _Side, b: _Side, beliefs: Beliefs
 ) -> list[_Effect]:
     """Equation (1) for every change; a job that one change alone makes impossible is left out of the mean."""
     found = []
@@ -151,7 +151,7 @@ def _log_ratio(after: float, before: float) -> Array:
     return np.array([np.log(after / before) if known else np.nan])
 
 
-def _try(inputs: Mapping[str, Any], beliefs: Beliefs) -> _Side | None:
+def _try(inputs: Mapping[str, object], beliefs: Beliefs) -> _Side | None:
     try:
         return _Side.of(predict(restore(inputs), beliefs, draws=0))
     except (SpecError, ValueError):
@@ -296,7 +296,7 @@ def _moves(row: Mapping[str, Any]) -> bool:
 
 
 def _equal_speed(
-    k: NDArray[np.int64], a: _Side, b: _Side, left: Mapping[str, Any], right: Mapping[str, Any]
+    k: NDArray[np.int64], a: _Side, b: _Side, left: Mapping[str, object], right: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """For every K of A: the fewest accelerators of B that are as fast, and what both cost. Scale out against up."""
     rows = []
@@ -384,8 +384,8 @@ def _emissions(index: int, a: _Side, b: _Side) -> str:
     return f" It emits {_times(grams[1] / grams[0])} the CO2 a sample, at the same K."
 
 
-def _product(rows: list[dict[str, Any]], speed: float) -> str:
-    """The causes that are told and all else as factors whose product is the speed."""
+def _product(rows: Sequence[Mapping[str, Any]], speed: float) -> str:
+    """The causes that are named, and the rest, as factors whose product is the speed."""
     factors = {row["input"]: 1.0 / (1.0 + np.nan_to_num(row["effect"])) for row in rows}
     large = [name for name in factors if abs(factors[name] - 1.0) >= WORTH_A_WORD]
     kept = [*[name for name in large if name != INTERACTION][:MOST_CAUSES], INTERACTION]

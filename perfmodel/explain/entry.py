@@ -58,7 +58,7 @@ def _described(entry: Record) -> Iterable[Row]:
             yield _line(entry, key, shown(value), dimension_of(type(entry), key))
 
 
-def _line(entry: Record, key: str, value: Any, dimension: str | None) -> Row:
+def _line(entry: Record, key: str, value: object, dimension: str | None) -> Row:
     origin = entry.origin(key)
     if isinstance(value, BaseModel):
         value = ", ".join(f"{name} {item}" for name, item in value.model_dump(exclude_none=True).items())

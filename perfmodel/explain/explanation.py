@@ -130,6 +130,8 @@ def _memory(found: Curve) -> dict[str, Any]:
     }
     return {
         "memory_bytes": sum(parts.values()),
+        "memory_bytes_low": float(np.ravel(found.memory.low)[0]),
+        "memory_bytes_high": float(np.ravel(found.memory.high)[0]),
         "memory_parts_bytes": parts,
         "memory_limit_bytes": float(found.setup.machine.memory_bytes),
     }  # fmt: skip
@@ -144,7 +146,8 @@ def _slopes(found: Curve, point: Point) -> dict[str, float]:
         time = step(point.ops, replace(point.machine, **moved), point.at, point.c).time_s
         slopes[name] = float((np.log(np.ravel(time)[0]) - np.log(base)) / DIFFERENCE)
     for key in found.setup.declared:
-        if key.endswith("_algorithm"):  # a word: nothing is a per cent more of it
+        # What takes memory alone moves no time, and of a word nothing is a per cent more.
+        if key not in DECLARED_NAMES or key.endswith("_algorithm"):
             continue
         varied: dict[str, Any] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
         time = step(point.ops, point.machine, replace(point.at, **varied), point.c).time_s

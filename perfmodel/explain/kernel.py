@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from perfmodel.errors import UsageError
 from perfmodel.physics.machine import ELEMENT_BYTES, machine
@@ -80,7 +80,7 @@ def place(
     attainable = min(peak, intensity * bandwidth)
     near = 1.0 / NEAR < intensity / ridge < NEAR
     time = float(roofline_time(kernel.flop, kernel.traffic_bytes, flop_per_s=peak, bytes_per_s=bandwidth))
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "accelerator": device.name,
         "precision": chosen,
         "flop": kernel.flop,
@@ -113,7 +113,7 @@ def place(
     return Result("kernel", inputs, result, seed)
 
 
-def _sentence(result: dict[str, Any]) -> str:
+def _sentence(result: dict[str, object]) -> str:
     """Where the kernel stands, and what to do."""
     ridge, intensity = result["ridge_flop_per_byte"], result["intensity_flop_per_byte"]
     side = "above" if result["bound"] == "compute" else "below"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from perfmodel.beliefs.population import Beliefs
@@ -17,7 +15,7 @@ WORDS = {
 }  # fmt: skip
 
 
-def about(entry: object, beliefs: Beliefs) -> list[dict[str, Any]]:
+def about(entry: object, beliefs: Beliefs) -> list[dict[str, object]]:
     """Each coefficient that depends on this hardware, with the finest level that runs have informed.
 
     measured: runs on this very accelerator or link, or on its generation where the coefficient goes no finer;

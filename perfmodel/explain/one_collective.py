@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,25 @@ class Measurement:
     algorithm: str
     time_s: float
     source: str
+
+
+class Row(TypedDict):
+    """One algorithm at one size in one group, as `result.rows` has it."""
+
+    algorithm: str
+    bytes: float
+    ranks: int
+    nodes: float
+    steps: float
+    alpha_s: float
+    beta_s: float
+    gamma_s: float
+    time_s: float
+    formula: str
+
+
+# "from" is no name of Python, so the keys are listed in another form.
+Crossover = TypedDict("Crossover", {"ranks": int, "from": str, "to": str, "bytes": float})
 
 
 @dataclass(frozen=True)
@@ -315,8 +334,19 @@ def decomposed(
     )
 
 
+_LIBRARY = "what libraries were measured to do: the least of ring, trees and switch"
+_HALF: Final = {
+    "auto": _LIBRARY,
+    "ring": "(n-k) a1 + (k-1) a2, (n-1)/n S",
+    "tree": "log2(g) a1 + log2(k) a2, (n-1)/n S",
+    "halving_doubling": "log2(g) a1 + log2(k) a2, (n-1)/n S",
+    "in_switch": "a1 + log2(k) a2, (n-1)/n S",
+    "hierarchical": "(g-1) a1 + (k-1) a2, (g-1)/g S inside, then (k-1)/k S/g on each rail",
+    "parameter_server": "a1 + a2, one server a domain: g S",
+}
+# On two tiers of links, by operation and algorithm: see `physics.algorithms.terms`.
 _FORMULAS: Final = {
-    ("all_reduce", "auto"): "what libraries were measured to do: the least of ring, trees and switch",
+    ("all_reduce", "auto"): _LIBRARY,
     ("all_reduce", "ring"): "2(n-k) a1 + 2(k-1) a2, 2(n-1)/n S",
     ("all_reduce", "tree"): "2 log2(g) a1 + 2 log2(k) a2, 2S in two trees",
     ("all_reduce", "halving_doubling"): "2 log2(g) a1 + 2 log2(k) a2, 2(n-1)/n S",
@@ -326,6 +356,14 @@ _FORMULAS: Final = {
         "hierarchical",
     ): "2(g-1) a1 + 2(k-1) a2, 2(g-1)/g S inside, then 2(k-1)/k S/g on each rail",
     ("all_reduce", "parameter_server"): "2 a1 + 2 a2, one server a domain: 2 g S",
+    **{(op, name): words for op in ("reduce_scatter", "all_gather") for name, words in _HALF.items()},
+    ("all_to_all", "auto"): "what libraries were measured to do: sends and receives, both tiers at once",
+    ("all_to_all", "ring"): "(g-1) a1 + g(k-1) a2, (g-1)/g S inside and g(k-1)/k S of a domain outside",
+    (
+        "all_to_all",
+        "halving_doubling",
+    ): "log2(g) a1 + log2(k) a2, S/2 log2(g) inside, then g S/2 log2(k) outside",
+    ("all_to_all", "hierarchical"): "(g-1) a1 + (k-1) a2, (g-1)/g S inside, then g(k-1)/k S outside",
 }
 
 
@@ -345,7 +383,7 @@ def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dic
         "bytes": m.message_bytes,
         "ranks": m.ranks,
         "nodes": m.nodes,
-        "algorithm": m.algorithm or "not said",
+        "algorithm": m.algorithm or "not stated",
         "measured_s": m.time_s,
         "predicted_s": float(found),
         "predicted_over_measured": float(found) / m.time_s,
@@ -356,16 +394,16 @@ def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dic
 def _result(
     asked: Asked,
     rows: list[_Priced],
-    inputs: dict[str, Any],
-    links: dict[str, Any],
+    inputs: Mapping[str, object],
+    links: Mapping[str, object],
     nodes: Array,
-    measured: Sequence[dict[str, Any]],
+    measured: Sequence[Mapping[str, object]],
     notes: Sequence[str],
     seed: int,
 ) -> Result:
     size, n = _grid(asked)
     shape = (size.shape[0], n.shape[1])
-    table = [
+    table: list[Row] = [
         {
             "algorithm": row.name,
             "bytes": asked.sizes[i],
@@ -411,9 +449,9 @@ def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, Any]:
     return {"ranks": asked.ranks[-1], "bytes": sizes, "time_s": times}
 
 
-def _fastest(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fastest(table: list[Row]) -> list[dict[str, object]]:
     """The least of each size and group; `auto` is not an algorithm of its own."""
-    best: dict[tuple[float, int], dict[str, Any]] = {}
+    best: dict[tuple[float, int], Row] = {}
     for row in table:
         key = (row["bytes"], row["ranks"])
         if row["algorithm"] != AUTO and (key not in best or row["time_s"] < best[key]["time_s"]):
@@ -424,7 +462,7 @@ def _fastest(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int) -> list[dict[str, Any]]:
+def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int) -> list[Crossover]:
     """Sizes at which the fastest algorithm changes, and at which ring and tree change places, in one group."""
     named = {name: cost for name, cost in costs.items() if name != AUTO}
     if len(named) < 2 or ranks < 2:
@@ -440,10 +478,10 @@ def crossovers(costs: Mapping[str, Callable[[Array, Array], Array]], ranks: int)
     return found
 
 
-def _changes(names: list[str], times: Array, ranks: int) -> list[dict[str, Any]]:
+def _changes(names: list[str], times: Array, ranks: int) -> list[Crossover]:
     """Where the leader changes; the size is read off the logarithms of both, straight between two points of the grid."""
     leader = times.argmin(axis=0)
-    found = []
+    found: list[Crossover] = []
     for i in np.flatnonzero(np.diff(leader)):
         first, then = int(leader[i]), int(leader[i + 1])
         gap = np.log(times[then, i : i + 2]) - np.log(times[first, i : i + 2])
@@ -453,7 +491,7 @@ def _changes(names: list[str], times: Array, ranks: int) -> list[dict[str, Any]]
     return found
 
 
-def _sentence(asked: Asked, table: list[dict[str, Any]], crossings: list[dict[str, Any]]) -> str:
+def _sentence(asked: Asked, table: list[Row], crossings: list[Crossover]) -> str:
     """The fastest at the largest question, and where ring and tree change places."""
     size, ranks = asked.sizes[-1], asked.ranks[-1]
     here = {r["algorithm"]: r["time_s"] for r in table if r["bytes"] == size and r["ranks"] == ranks}

@@ -9,6 +9,7 @@ Reference: Williams, Waterman, Patterson, Communications of the ACM 52 (2009) 65
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +103,7 @@ def _result(job: Job, found: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _advice(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _advice(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """For each roof that binds at the largest K: which phases, and what to do."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -210,7 +211,7 @@ def _joined(one: Phase | None, other: Phase) -> Phase:
     )  # fmt: skip
 
 
-def _sentence(found: Curve, rows: list[dict[str, Any]], utilisation: Array) -> str:
+def _sentence(found: Curve, rows: Sequence[Mapping[str, Any]], utilisation: Array) -> str:
     """How far the step is from the peak at both ends, and which phase turns memory- or launch-bound on the way."""
     good = np.flatnonzero(found.feasible)
     if not good.size:

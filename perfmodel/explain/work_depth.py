@@ -10,7 +10,7 @@ that every sample goes through.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
@@ -37,11 +37,38 @@ MOST_PATH: Final = 40  # operations of a critical path that are listed
 MOST_PIPELINE: Final = 20_000  # passes of a pipeline that are followed one by one
 
 
+class Bounds(TypedDict):
+    """What `result` has of any graph."""
+
+    operations: int
+    edges: int
+    work_s: float
+    span_s: float
+    parallelism: float
+    critical_path: list[str]
+    critical_path_operations: int
+    workers: list[int]
+    brent_low_s: list[float]
+    brent_high_s: list[float]
+    greedy_s: list[float]
+    speedup: list[float]
+    efficiency: list[float]
+    busy: list[float]
+
+
+class Predicted(TypedDict):
+    """T(K) and S(K) of the step model; NaN where nothing fits."""
+
+    k: list[int]
+    time_s: list[float]
+    speedup: list[float]
+
+
 def of_graph(found: OperationsGraph, workers: tuple[int, ...] | None, name: str, *, seed: int = 0) -> Result:
     """Work, span, Brent's bounds and a greedy schedule of a graph that somebody wrote down."""
     import networkx as nx
 
-    graph: nx.DiGraph[Any] = nx.DiGraph()
+    graph: nx.DiGraph[object] = nx.DiGraph()
     graph.add_nodes_from((node, {"time_s": time}) for node, time in found.time_s.items())
     graph.add_edges_from(found.edges)
     try:
@@ -51,9 +78,8 @@ def of_graph(found: OperationsGraph, workers: tuple[int, ...] | None, name: str,
             Problem(name, code="T005", message=str(error), help="work has to begin somewhere")
         ) from None
     chosen = workers or _doubling(measured.parallelism)
-    answer = _bounds(graph, chosen)
-    answer["answer"] = _sentence(answer, "this graph")
-    answer["notes"] = []
+    bounds = _bounds(graph, chosen)
+    answer = {**bounds, "answer": _sentence(bounds, "this graph"), "notes": []}
     return Result("workdepth", {"graph": name, "workers": list(chosen)}, answer, seed)
 
 
@@ -63,7 +89,7 @@ def _doubling(parallelism: float) -> tuple[int, ...]:
     return tuple(2**i for i in range(min(last, 12) + 1))
 
 
-def _bounds(graph: nx.DiGraph[Any], workers: tuple[int, ...]) -> dict[str, Any]:
+def _bounds(graph: nx.DiGraph[object], workers: tuple[int, ...]) -> Bounds:
     """Everything about a graph that numbers of workers are asked of."""
     found = work_depth(graph)
     limits = [brent_bounds(found.work_s, found.span_s, p) for p in workers]
@@ -82,14 +108,14 @@ def _bounds(graph: nx.DiGraph[Any], workers: tuple[int, ...]) -> dict[str, Any]:
         "workers": list(workers),
         "brent_low_s": [b.low_s for b in limits],
         "brent_high_s": [b.high_s for b in limits],
-        "greedy_s": made,
-        "speedup": speedup,
-        "efficiency": speedup / np.array(workers, float),
+        "greedy_s": made.tolist(),
+        "speedup": speedup.tolist(),
+        "efficiency": (speedup / np.array(workers, float)).tolist(),
         "busy": [s.busy_fraction for s in schedules],
     }
 
 
-def _sentence(answer: dict[str, Any], what: str) -> str:
+def _sentence(answer: Bounds, what: str) -> str:
     """Work over span, and where the greedy schedule stops gaining."""
     work, span = (format_quantity(answer[key], "s", 4) for key in ("work_s", "span_s"))
     text = f"Work {work} over span {span}: no number of workers makes {what} more than {answer['parallelism']:.4g} times faster."
@@ -133,21 +159,23 @@ def of_job(
     ks = workers or tuple(int(k) for k in found.k)
     grain = _grain(found, first, samples, pieces)
     graph = step_graph(found, first, grain)
-    answer = _bounds(graph, ks)
-    answer |= {
+    bounds, predicted = _bounds(graph, ks), _predicted(found, first)
+    answer: dict[str, object] = {
+        **bounds,
         "samples_per_operation": grain.samples,
         "layers_per_operation": grain.layers,
         "pieces": grain.pieces,
         "baseline_k": int(found.k[first]),
-        "predicted": _predicted(found, first),
+        "predicted": predicted,
         "pipeline": _pipeline(found, first),
     }
-    answer["answer"] = _sentence(answer, "this step") + _beside(answer)
+    answer["answer"] = _sentence(bounds, "this step") + _beside(bounds, predicted)
     each = f"{grain.samples:g} sample{'s' if grain.samples != 1 else ''} in {grain.layers:g} layer{'s' if grain.layers != 1 else ''}"
     answer["notes"] = [
         f"An operation is {each}, {_cut(grain.pieces)}.",
         f"Times are those of the step model at K = {int(found.k[first])}, in accelerator-seconds; links, hosts and waiting are "
         "left out: what they cost is the gap between the two speedups.",
+        *_ahead(bounds, predicted, int(found.k[first])),
     ]
     return Result("workdepth", inputs_of(job, known), answer, seed)
 
@@ -171,13 +199,13 @@ def _grain(found: Curve, index: int, samples: int, pieces: int | None) -> _Grain
     return _Grain(groups, blocks, pieces, batch / groups, layers / blocks)
 
 
-def step_graph(found: Curve, index: int, grain: _Grain) -> nx.DiGraph[Any]:
+def step_graph(found: Curve, index: int, grain: _Grain) -> nx.DiGraph[object]:
     """The operations of one step at the curve's `index`-th K, as a graph of networkx."""
     import networkx as nx
 
     forward, backward, logits, optimizer = _seconds(found, index)
     groups, blocks = grain.groups, grain.blocks
-    graph: nx.DiGraph[Any] = nx.DiGraph()
+    graph: nx.DiGraph[object] = nx.DiGraph()
     f, b = forward / (groups * blocks), backward / (groups * blocks)
     for i in range(groups):
         chain = [(f"forward {j} of {i}", f) for j in range(blocks)] + [(f"logits of {i}", logits / groups)]
@@ -202,7 +230,7 @@ def step_graph(found: Curve, index: int, grain: _Grain) -> nx.DiGraph[Any]:
     return graph
 
 
-def _add(graph: nx.DiGraph[Any], name: str, time_s: float, pieces: int, before: str | None) -> str:
+def _add(graph: nx.DiGraph[object], name: str, time_s: float, pieces: int, before: str | None) -> str:
     """One operation after another, whole or as pieces that join before the next begins; what the next waits for."""
     if pieces == 1:
         graph.add_node(name, time_s=time_s)
@@ -229,7 +257,7 @@ def _seconds(found: Curve, index: int) -> tuple[float, float, float, float]:
     at, setup = found.at, found.setup
     k = float(found.k[index])
 
-    def one(value: Any) -> float:
+    def one(value: object) -> float:
         return float(np.broadcast_to(np.asarray(value, float), found.k.shape)[index])
 
     c = coefficients(setup, found.logs[:, None], found.k)
@@ -245,13 +273,13 @@ def _seconds(found: Curve, index: int) -> tuple[float, float, float, float]:
     return forward, device - forward, logits, optimizer
 
 
-def _predicted(found: Curve, first: int) -> dict[str, Any]:
+def _predicted(found: Curve, first: int) -> Predicted:
     """T(K) and S(K) of the step model."""
     time = np.where(found.feasible, found.time_s, np.nan)
     return {
         "k": found.k.astype(int).tolist(),
-        "time_s": time,
-        "speedup": found.k[first] * time[first] / time,
+        "time_s": time.tolist(),
+        "speedup": (found.k[first] * time[first] / time).tolist(),
     }
 
 
@@ -282,12 +310,27 @@ def _pipeline(found: Curve, first: int) -> dict[str, Any] | None:
     }
 
 
-def _beside(answer: dict[str, Any]) -> str:
-    """The last K at which both speedups are known, in a sentence."""
-    predicted = answer["predicted"]
+def _both(bounds: Bounds, predicted: Predicted) -> list[tuple[int, float, float]]:
+    """K, admitted and predicted speedup wherever both are known."""
     known = {k: s for k, s in zip(predicted["k"], predicted["speedup"], strict=True) if np.isfinite(s)}
-    both = [(p, s) for p, s in zip(answer["workers"], answer["speedup"], strict=True) if p in known]
+    return [(p, s, known[p]) for p, s in zip(bounds["workers"], bounds["speedup"], strict=True) if p in known]
+
+
+def _beside(bounds: Bounds, predicted: Predicted) -> str:
+    """The last K at which both speedups are known, in a sentence."""
+    both = _both(bounds, predicted)
     if not both:
         return ""
-    k, admitted = both[-1]
-    return f" At K = {k} the computation admits {admitted:.4g}; predicted are {known[k]:.4g}."
+    k, admitted, reached = both[-1]
+    return f" At K = {k} the computation admits {admitted:.4g}; predicted are {reached:.4g}."
+
+
+def _ahead(bounds: Bounds, predicted: Predicted, baseline_k: int) -> list[str]:
+    """A note where the prediction is ahead of what the same work admits."""
+    ahead = [str(k) for k, admitted, reached in _both(bounds, predicted) if reached > admitted * 1.005]
+    if not ahead:
+        return []
+    return [
+        f"At K = {', '.join(ahead)} the prediction is ahead of this bound: the step there does less work than at "
+        f"K = {baseline_k} (it recomputes less, or its layout has fewer overheads)."
+    ]

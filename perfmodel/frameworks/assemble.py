@@ -198,6 +198,9 @@ class _Job:
         if k is None or micro is None or k % self.model_parallel:
             return
         replicas = k // self.model_parallel
+        if micro < 1:
+            draft.refuse("layout.micro_batch", f"a micro-batch of {micro} makes no step")
+            return
         if total % (micro * replicas):
             draft.refuse(
                 next((name for name in fields if name in draft.findings), "layout.micro_batch"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.frameworks import deepspeed
@@ -66,13 +67,16 @@ IRRELEVANT = pattern(
     flash_attn* flex_attn* torch_compile_* trust_* hf_* seed ddp_* shuffle* remove_* is_* rl dpo_* trl.* excess_length* cut_cross*
     load_in_* noisy_* neftune* fp8_* model_config.* overrides_* bnb_* gptq* unfrozen* dataloader_* val* roles.* loss_* mean_* lisa*
     relora* use_* ddp_* heads_k_stride ring_attn* deepspeed.* quantization.* qat.* kd_* reward_* data_seed experimental_* rope_*
-    pretraining* skip_* streaming* evals* xpos* unsloth_* llmcompressor* profiler_* revision* fix_untrained* field_* include_* max_steps_*"""
+    pretraining* skip_* streaming* evals* xpos* unsloth_* llmcompressor* profiler_* revision* fix_untrained* field_* include_* max_steps_* experts_impl* min_sample*"""
 )
 
 
 def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     """Axolotl's settings."""
     draft.apply(entries.values(), TABLE, IRRELEVANT)
+    shard, experts = draft.findings.get("layout.dp_shard"), draft.get("layout.ep", 1)
+    if shard is not None and experts > 1:  # its expert groups stand beside those that shard
+        draft.findings["layout.dp_shard"] = replace(shard, value=shard.value * experts)
     draft.default("stack.framework", NAME, "the framework", start)
     bf16, fp16 = draft.findings.get("axolotl.bf16"), draft.findings.get("axolotl.fp16")
     if (

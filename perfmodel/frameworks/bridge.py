@@ -220,6 +220,7 @@ NEMO: dict[str, Rule] = {
     "model.ub_tp_comm_overlap": "stack.overlap_tensor",
     "model.fp8": ("nemo.fp8", truth),
     "model.use_flash_attention": ("stack.attention", lambda value: "flash" if truth(value) else None),
+    "model.mcore_gpt": ("framework", lambda value: None if truth(value) else "megatron_eager"),
     "model.optim.name": ("layout.sharding", lambda value: "zero1" if str(value) in ("distributed_fused_adam", "mcore_distributed_optim") else "ddp"),
     "model.optim.overlap_grad_sync": "stack.overlap_gradients",
     "model.optim.overlap_param_sync": "stack.overlap_gather",
@@ -233,7 +234,7 @@ NEMO: dict[str, Rule] = {
 NEMO_IRRELEVANT = pattern(
     """trainer.* exp_manager.* model.optim.* model.data.* model.tokenizer.* model.nsys_profile.* name restore_from_path run.*
     hydra.* defaults* cluster* model.init_method* model.*dropout model.*norm* model.*fusion* model.fp8_* model.reduce_amax
-    model.use_emha model.seed model.resume* model.native_amp* model.apex* model.gradient_as* model.sync_batch* model.mcore_gpt
+    model.use_emha model.seed model.resume* model.native_amp* model.apex* model.gradient_as* model.sync_batch*
     model.megatron_amp_O2 model.grad_* model.transformer_* model.apply_* model.*_type model.rotary* model.rope* model.use_scaled*
     model.activations_checkpoint_layers* model.num_micro_batches* model.hidden_dropout model.rampup* model.gc_interval
     model.pre_process model.post_process model.persist* model.precision model.batch_p2p* model.overlap_p2p* model.ub_* model.moe_*

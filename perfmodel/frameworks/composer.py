@@ -86,9 +86,12 @@ def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     draft.apply(plain.values(), TABLE, IRRELEVANT)
     draft.default("stack.framework", NAME, "the framework", start)
     _model(draft, start)
-    _sharding(draft, start)
+    # Overrides on a command line alone: what they leave out stands in the file that they override, not in a default.
+    whole_file = any(key.startswith(("model", "train_loader", "fsdp_config")) for key in plain)
+    _sharding(draft, start, defaults=whole_file)
     _duration(draft)
-    draft.default("precision", "bf16", "precision", start)
+    if whole_file:
+        draft.default("precision", "bf16", "precision", start)
 
 
 def _model(draft: Draft, start: Mark) -> None:
@@ -103,7 +106,7 @@ def _model(draft: Draft, start: Mark) -> None:
     draft.default("model.bias", True, "no_bias", start)
 
 
-def _sharding(draft: Draft, start: Mark) -> None:
+def _sharding(draft: Draft, start: Mark, *, defaults: bool) -> None:
     mixed = draft.findings.get("composer.mixed")
     if mixed is not None:
         word = {"pure": draft.get("precision", "bf16"), "default": "fp32", "full": "fp32"}.get(
@@ -124,6 +127,8 @@ def _sharding(draft: Draft, start: Mark) -> None:
             draft.put("layout.shard_group", sizes[1], at)
         draft.put("world.gpus", math.prod(sizes), at)
     if draft.get("layout.sharding") is None:
+        if not defaults:
+            return
         draft.default("layout.sharding", "ddp", "fsdp_config", start)
     elif draft.get("layout.dp_replicate", 1) > 1 and draft.get("layout.dp_shard"):
         shard = draft.findings["layout.dp_shard"]

@@ -72,7 +72,7 @@ def _titan(document: Document) -> bool:
         return sum(
             bool(re.match(r"--(training|parallelism|activation_checkpoint|model)\.\w", key))
             for key in flags_of(document)
-        ) >= 1 and "train_module" not in str(list(flags_of(document)))
+        ) >= 1 and not _olmo(document)
     sections = {
         "training",
         "parallelism",
@@ -153,7 +153,9 @@ def _factory(document: Document) -> bool:
 
 def _olmo(document: Document) -> bool:
     keys = {key.lstrip("-") for key in (*flags_of(document), *document.entries)}
-    return any(key.startswith("train_module.") for key in keys)
+    return any(key.startswith("train_module.") for key in keys) or (
+        "trainer.rank_microbatch_size" in keys and "data_loader.global_batch_size" in keys
+    )
 
 
 def _lightning(document: Document) -> bool:

@@ -21,6 +21,7 @@ from perfmodel.specs.loader import Mark, Source, Tree, graft, parse_text
 
 MOST_BYTES = 2_000_000
 MOST_SHELL_BYTES = 200_000  # a script is followed character by character
+MOST_YAML_BYTES = 500_000  # which takes some seconds to parse
 MOST_NODES = 50_000
 MOST_DEPTH = 40
 MOST_BRACKETS = 400  # open at once; a script's comments and quotes may leave some open
@@ -98,6 +99,9 @@ def parse(text: str, name: str) -> Document:
         return _from_tree("toml", _toml(text, source), source)
     if looks_like_shell(text):
         return _shell(text, source)
+    if len(text) > MOST_YAML_BYTES:
+        what = f"a configuration of more than {MOST_YAML_BYTES // 1000} kB is not read"
+        raise SpecError(Mark(source, 1).problem("F001", what))
     return _from_tree("yaml", parse_text(text, name), source)
 
 

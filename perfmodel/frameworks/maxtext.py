@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from perfmodel.frameworks.draft import Draft, Entry, Rule, pattern, truth, whole
+from perfmodel.frameworks.remat import AGAIN, repeated
 from perfmodel.specs.loader import Mark
 
 NAME = "maxtext"
@@ -18,9 +19,6 @@ ATTENTION = {
     "cudnn_flash_jax": "cudnn",
     "autoselected": None,
 }
-# Policies that keep the outputs of matrix products and compute the rest again.
-_PARTLY = ("minimal", "minimal_flash", "minimal_with_context", "minimal_with_context_and_quantization", "save_dot_with_context_except_mlp",
-           "save_dot_except_mlp", "save_dot_except_mlpwi", "save_qkv_proj", "save_out_proj", "qkv_proj_offloaded", "minimal_offloaded")  # fmt: skip
 # Names that MaxText gives to models which others name differently.
 MODELS = {"deepseek3-671b": "deepseek-v3", "deepseek2-16b": "deepseek-v2-lite", "deepseek2-236b": "deepseek-v2",
           "llama4-17b-16e": "llama4-scout", "llama4-17b-128e": "llama4-maverick", "kimi-k2-1t": "kimi-k2"}  # fmt: skip
@@ -228,10 +226,12 @@ def _remat(draft: Draft, start: Mark) -> None:
     entry = Entry(said.key, said.value, said.mark)
     if word in ("full", "none"):
         draft.put("layout.recompute", word, entry)
-    elif word in _PARTLY:
-        draft.put("layout.recompute", "selective", entry)
-        if word not in ("minimal", "minimal_flash", "minimal_with_context"):
+    elif word in AGAIN:
+        share = repeated(draft, word)
+        if share is None:
+            share = "selective"
             draft.notes.append(f"remat_policy {word} recomputes a part of a layer: taken as selective")
+        draft.put("layout.recompute", share, entry)
     else:
         draft.questions.append(
             f"remat_policy {said.value}: which share of the forward pass is computed again?"

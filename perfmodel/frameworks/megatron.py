@@ -97,6 +97,8 @@ TABLE: dict[str, Rule] = {
     "--qk-head-dim": "model.qk_nope_head_dim",
     "--qk-pos-emb-head-dim": "model.qk_rope_head_dim",
     "--v-head-dim": "model.v_head_dim",
+    "--num-shared-experts": "megatron.shared_experts",
+    "--moe-expert-parallel-size": "layout.ep",  # Megatron-DeepSpeed's name
     # The names of MindSpeed-LLM, which drives Megatron core on Ascend.
     "--multi-head-latent-attention": "megatron.mla",
     "--qk-nope-head-dim": "model.qk_nope_head_dim",
@@ -165,7 +167,8 @@ IRRELEVANT = pattern(
     --warmup --job-name --cache* --bert-* --short-seq* --shape-order --reuse-fp32* --use-fused-* --moe-alltoall-overlap* --moe-permutation*
     --topk-group --seq-aux --routed-scaling* --spec --group* --use-tp-pp* --use-cpu*
     --num-distributed* --keep-fp8* --trust-* --prompt* --exp-name --scatter-*
-    --clone-scatter* --deepspeed* --no-pipeline-parallel --curriculum* --multiprocessing* --init* --suggested*"""
+    --clone-scatter* --deepspeed* --no-pipeline-parallel --curriculum*
+    --moe-loss* --moe-train-cap* --moe-eval-cap* --moe-min-cap* --create-moe* --patch-tokenizer* --extra-vocab* --multiprocessing* --init* --suggested*"""
 )
 
 
@@ -285,7 +288,8 @@ def _model(draft: Draft, near: Mark) -> None:
     if draft.get("model.gated") and hidden and not draft.get("model.ffn"):
         draft.default("model.ffn", int(4 * hidden * 2 / 3 / 64) * 64, "--ffn-hidden-size", near)
     if draft.get("model.experts"):
-        draft.default("model.top_k", 2, "--moe-router-topk", near)
+        by_deepspeed = "layout.ep" in draft.findings and "--moe-expert" in draft.findings["layout.ep"].key
+        draft.default("model.top_k", 1 if by_deepspeed else 2, "--moe-router-topk", near)
         shared = draft.findings.get("megatron.shared_experts")
         if shared is not None and draft.get("model.moe_ffn"):
             width = whole(shared.value) * draft.get("model.moe_ffn")

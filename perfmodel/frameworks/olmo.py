@@ -9,6 +9,7 @@ NAME = "olmo-core"
 DTYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
 SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "interleaved_1f1b": "interleaved",
              "interleavedzerobubble": "zero-bubble", "zbvzerobubble": "zero-bubble"}  # fmt: skip
+SHARDINGS = {"fsdp": "fsdp", "hsdp": "hsdp", "ddp": "ddp"}
 TABLE: dict[str, Rule] = {
     "model.d_model": "model.hidden",
     "model.n_layers": "model.layers",
@@ -27,10 +28,21 @@ TABLE: dict[str, Rule] = {
     "model.block.feed_forward_moe.router.top_k": "model.top_k",
     "dataset.sequence_length": "seq_len",
     "train_module.max_sequence_length": "olmo.seq_len",
+    # Before version 2 the model had what the training module has now, and the trainer the micro-batch.
+    "model.compile": "stack.compiled",
+    "model.dp_config.name": ("layout.sharding", SHARDINGS),
+    "model.dp_config.num_replicas": "layout.dp_replicate",
+    "model.dp_config.shard_degree": "layout.dp_shard",
+    "model.dp_config.param_dtype": ("precision", DTYPES),
+    "model.dp_config.reduce_dtype": ("gradient_dtype", DTYPES),
+    "model.tp_config.degree": "layout.tp",
+    "model.ac_config.mode": "olmo.mode",
+    "model.ac_config.block_interval": "olmo.interval",
+    "trainer.rank_microbatch_size": "batch.micro_tokens",
     "data_loader.global_batch_size": "batch.global_tokens",
     "train_module.rank_microbatch_size": "batch.micro_tokens",
     "train_module.compile_model": "stack.compiled",
-    "train_module.dp_config.name": ("layout.sharding", {"fsdp": "fsdp", "hsdp": "hsdp", "ddp": "ddp"}),
+    "train_module.dp_config.name": ("layout.sharding", SHARDINGS),
     "train_module.dp_config.num_replicas": "layout.dp_replicate",
     "train_module.dp_config.shard_degree": "layout.dp_shard",
     "train_module.dp_config.param_dtype": ("precision", DTYPES),
@@ -52,13 +64,13 @@ TABLE: dict[str, Rule] = {
     "launch.num_gpus": "world.gpus_per_node",
 }  # fmt: skip
 IRRELEVANT = pattern(
-    """*_CLASS_ dataset.* data_loader.* trainer.* train_module.optim.* train_module.scheduler.* train_module.z_loss*
+    """*_CLASS_ optim.* dataset.* data_loader.* trainer.* train_module.optim.* train_module.scheduler.* train_module.z_loss*
     train_module.max_grad* train_module.dp_config.* train_module.float8* train_module.ac_config.* train_module.cp_config.*
     train_module.tp_config.* train_module.pp_config.* train_module.ep_config.* train_module.autocast* train_module.label*
     train_module.state_dict* train_module.load_* init_seed run_name launch.* model.block.name model.block.layer_norm* model.name
     model.block.attention.* model.block.feed_forward.* model.block.feed_forward_moe.* model.lm_head.* model.init_* model.dtype
     model.block.dropout model.float8* model.block.sequence_mixer.* model.block_overrides.* backend dataset* seed model.fused_ops
-    model.freeze* model.embed_* cmd_to_run command save_folder work_dir data_root sequence-length model_factory"""
+    model.freeze* model.embed_* model.dp_config.* model.tp_config.* model.ac_config.* cmd_to_run command save_folder work_dir data_root sequence-length model_factory"""
 )
 
 

@@ -118,9 +118,14 @@ def _read(draft: Draft, role: str, document: Document) -> None:
     entries = dict(document.entries)
     for command in document.commands:
         entries |= command.entries
-    getattr(importlib.import_module(f"perfmodel.frameworks.{module}"), function)(
-        draft, entries, document.start
-    )
+    read = getattr(importlib.import_module(f"perfmodel.frameworks.{module}"), function)
+    try:
+        read(draft, entries, document.start)
+    except (ValueError, TypeError, OverflowError) as error:  # a value of another kind than stands there
+        message = (
+            f"cannot read it as {role}: a value is of another kind than {role} has there ({str(error)[:120]})"
+        )
+        draft.problems.append(document.start.problem("F003", message))
 
 
 def _beside(draft: Draft, folders: Sequence[Path]) -> None:

@@ -449,7 +449,10 @@ class _Reader:
         if default:
             empty = known is None or (default.group().startswith(":") and not any(known))
             if empty:
-                return self._substituted(_unquoted(inner[name.end() + default.end() :]), depth + 1)
+                made = self._substituted(_unquoted(inner[name.end() + default.end() :]), depth + 1)
+                if default.group().endswith("=") and self._state:  # `: "${BATCH:=8}"` sets it as well
+                    self.script.variables[name.group()] = made[:MOST_WORDS]
+                return made
             return known if known is not None else unknown
         return unknown
 

@@ -61,6 +61,15 @@ class Terms(NamedTuple):
 def has(op: str, algorithm: str) -> bool:
     """Whether an operation has an algorithm of that name; `auto` always.
 
+    Parameters
+    ----------
+    op : operation of a library, `all_reduce` and so on.
+    algorithm : name of `CODES`.
+
+    Returns
+    -------
+    True where the operation can be done that way.
+
     >>> has("all_reduce", "tree"), has("all_to_all", "in_switch"), has("p2p", "ring")
     (True, False, False)
     """
@@ -89,6 +98,18 @@ def terms(op: str, algorithm: str, message_bytes: ArrayLike, ranks: ArrayLike, n
 
     A reduce-scatter or an all-gather is half of it (its tree and its way through the switch carry r(n) S), and so the
     three sum up. A ring of an all-to-all is the direct exchange, its halving and doubling Bruck's.
+
+    Parameters
+    ----------
+    op : operation of a library, `p2p` excluded.
+    algorithm : name of `CODES`, `auto` excluded.
+    message_bytes : S, whole message [B].
+    ranks : n, of the group.
+    nodes : k, scale-up domains that the group spans.
+
+    Returns
+    -------
+    Messages and bytes by tier, and the bytes that are added up.
 
     >>> found = terms("all_reduce", "ring", 8.0, 4, 1)
     >>> float(found.steps_up), float(found.up_bytes)

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 
 def _coefficient(median: float, spread: float, levels: str, unit: str, meaning: str, source: str) -> Any:
+    """A field of `Coefficients` with its textbook belief; `LIMITS` holds what no device, link or share can exceed."""
     return field(
         metadata={
             "median": median,
@@ -43,7 +44,7 @@ class Coefficients:
 
     # device
     matmul: Array = _coefficient(
-        0.72, 0.25, "generation generation*width accelerator framework kind tuning",
+        0.72, 0.25, "generation generation*width framework tuning",
         "1", "fraction of the datasheet peak that a large matrix product reaches inside a step", _KERNELS,
     )  # fmt: skip
     attention: Array = _coefficient(
@@ -55,14 +56,14 @@ class Coefficients:
         _KERNELS,
     )
     unfused: Array = _coefficient(
-        0.03, 1.0, "framework framework*generation framework*tuning",
+        0.03, 1.0, "framework*era framework*tuning",
         "1", "share of attention that runs without a fused kernel; above 1, so many times the leanest such kernels",
         _KERNELS,
     )  # fmt: skip
     memory: Array = _coefficient(
         0.80,
         0.03,
-        "generation accelerator",
+        "generation",
         "1",
         "fraction of the memory bandwidth that long kernels reach",
         _KERNELS,
@@ -70,7 +71,7 @@ class Coefficients:
     elementwise: Array = _coefficient(
         1.0,
         0.15,
-        "framework kind workload",
+        "framework",
         "1",
         "element-wise traffic against the counted one",
         "Korthikanti 2022",
@@ -103,13 +104,13 @@ class Coefficients:
         "kernel counting",
     )
     other: Array = _coefficient(
-        0.45, 0.45, "kind kind*width generation*width accelerator workload framework tuning",
+        0.45, 0.45, "kind kind*width generation*width framework tuning",
         "1", "fraction of peak of convolutions, recurrences and other counted arithmetic", _KERNELS,
     )  # fmt: skip
     other_traffic: Array = _coefficient(
         1.6,
         0.5,
-        "kind workload framework generation",
+        "kind framework generation",
         "1",
         "memory traffic of such layers against the counted one",
         _KERNELS,
@@ -117,7 +118,7 @@ class Coefficients:
     winograd: Array = _coefficient(
         0.7,
         0.3,
-        "generation framework kind",
+        "generation framework",
         "1",
         "share of 3x3 convolutions in 32 bit whose multiplications a fast algorithm saves",
         "the algorithm: Lavin & Gray 2016; how much of it runs: assumed",
@@ -139,7 +140,7 @@ class Coefficients:
     pace: Array = _coefficient(
         1.0,
         0.3,
-        "workload framework*generation framework*workload*width",
+        "framework*generation",
         "1",
         "device time of such jobs against what their operations alone explain",
         _STEP,
@@ -148,19 +149,24 @@ class Coefficients:
     host_kernel_s: Array = _coefficient(
         35e-6,
         0.7,
-        "framework kind workload tuning",
+        "framework kind tuning",
         "s",
         "host time to issue one forward kernel",
         "PyTorch eager dispatch 5-10 us per operator",
     )
     micro_s: Array = _coefficient(0.5e-3, 0.9, "framework", "s", "fixed cost of a micro-batch", _STEP)
-    step_s: Array = _coefficient(6e-3, 1.0, "framework kind tuning", "s", "fixed cost of a step", _STEP)
+    step_s: Array = _coefficient(6e-3, 1.0, "framework tuning", "s", "fixed cost of a step", _STEP)
     start_s: Array = _coefficient(
         5.0, 0.7, "framework", "s", "start of a run, where a step time is a share of the whole run",
         "assumed: loader processes, libraries and communicators take seconds before the first steady step",
     )  # fmt: skip
     recompute: Array = _coefficient(
-        0.25, 0.7, "framework", "1", "share of a forward pass repeated where the source does not say", _STEP
+        0.5,
+        0.5,
+        "",
+        "1",
+        "share of a forward pass repeated where a layout does not say and has no room for all",
+        "assumed",
     )
     # links
     up_efficiency: Array = _coefficient(
@@ -188,7 +194,7 @@ class Coefficients:
     bus_bytes_per_s: Array = _coefficient(
         80e9,
         0.8,
-        "peer accelerator",
+        "peer",
         "B/s",
         "rate of the host bus that accelerators without a switch share",
         _COMM,
@@ -207,8 +213,8 @@ class Coefficients:
         1.0, 0.12, "framework", "1", "pipeline bubble against the textbook one", _STEP
     )
     interleave: Array = _coefficient(
-        0.15, 0.9, "framework", "1",
-        "depth of interleaving where the source does not say: virtual stages are this power of the layers of a stage", _STEP,
+        0.5, 0.5, "", "1",
+        "depth of interleaving where a layout does not say: virtual stages are this power of the layers of a stage", "assumed",
     )  # fmt: skip
     last_stage: Array = _coefficient(
         1.0, 0.3, "framework", "1", "share of logits and loss that the slowest stage carries", _STEP
@@ -216,7 +222,7 @@ class Coefficients:
     dp_exposed: Array = _coefficient(
         0.25,
         0.7,
-        "framework scale_up tuning",
+        "framework tuning",
         "1",
         "share of the gradient exchange inside a node that is never hidden",
         _STEP,
@@ -224,7 +230,7 @@ class Coefficients:
     net_exposed: Array = _coefficient(
         0.25,
         0.7,
-        "framework kind scale_out tuning",
+        "framework tuning",
         "1",
         "share of the gradient exchange across nodes that is never hidden",
         _STEP,
@@ -248,45 +254,37 @@ class Coefficients:
     )
     # contention and waiting
     dp_on: Array = _coefficient(
-        0.025, 0.9, "kind scale_up framework accelerator workload",
+        0.025, 0.9, "kind",
         "1", "work added when data parallelism goes on", _STEP,
     )  # fmt: skip
-    half_node: Array = _coefficient(
-        0.012, 1.0, "kind scale_up", "1", "work added by the second half of a node", _STEP
-    )
+    half_node: Array = _coefficient(0.012, 1.0, "kind", "1", "work added by the second half of a node", _STEP)
     local: Array = _coefficient(
         0.008,
         1.0,
-        "kind scale_up framework accelerator",
+        "kind",
         "1",
         "work added per doubling inside a node",
         _STEP,
     )
-    crossing: Array = _coefficient(
-        0.015, 1.0, "kind scale_out framework", "1", "work added by leaving the node", _STEP
-    )
-    doubling: Array = _coefficient(
-        0.008, 1.0, "kind scale_out framework", "1", "work added per doubling of nodes", _STEP
-    )
+    crossing: Array = _coefficient(0.015, 1.0, "kind", "1", "work added by leaving the node", _STEP)
+    doubling: Array = _coefficient(0.008, 1.0, "kind", "1", "work added per doubling of nodes", _STEP)
     sync_s: Array = _coefficient(
-        0.3e-3, 1.0, "kind framework tuning", "s", "time per step and doubling of workers", _STEP
+        0.3e-3, 1.0, "framework tuning", "s", "time per step and doubling of workers", _STEP
     )
-    node_sync_s: Array = _coefficient(
-        0.3e-3, 1.0, "kind scale_out", "s", "time per step and doubling of nodes", _STEP
-    )
+    node_sync_s: Array = _coefficient(0.3e-3, 1.0, "kind", "s", "time per step and doubling of nodes", _STEP)
     jitter: Array = _coefficient(
-        0.004, 0.7, "scale_out", "1", "log-spread of one worker's step time", "theory page on stragglers"
+        0.004, 0.7, "", "1", "log-spread of one worker's step time", "theory page on stragglers"
     )
     input_s: Array = _coefficient(
-        4e-5, 1.2, "kind workload", "s", "host time of a node to prepare one megabyte of input", _STEP
+        4e-5, 1.2, "kind", "s", "host time of a node to prepare one megabyte of input", _STEP
     )
 
 
 _LANGUAGE = ("decoder-transformer", "moe-transformer", "hybrid-mamba-transformer")
 _CONTENTION = ("dp_on", "half_node", "local", "crossing", "doubling")
-# Frameworks of before fused attention, and those of them that racers (a stack retuned at every K) use: they wrote fused
+# Frameworks that had no fused attention before libraries brought it, and those of them that racers (a stack retuned at every K) use: they wrote fused
 # kernels of their own.
-_UNFUSED = ("tensorflow", "mxnet", "oneflow", "paddle", "mindspore", "pytorch_eager")
+_UNFUSED = ("tensorflow", "mxnet", "oneflow", "paddle", "mindspore", "pytorch_eager", "megatron_eager")
 _RACED = ("tensorflow", "mxnet", "paddle", "mindspore", "pytorch_eager")
 
 # Stacks that hand the device a whole step at once, captured as a graph or compiled: the host issues no kernels one by
@@ -339,12 +337,9 @@ KNOWN_MEDIANS: dict[tuple[str, str, str], float] = {
     # 32 bit: 40 bytes, and 12 of casts. A library's log-softmax: cast (6), forward (8), backward (12), cast back (8).
     ("loss_bytes", "framework", "megatron_eager"): 52.0,
     ("tp_exposed", "framework", "megatron_core"): 0.48,
-    ("interleave", "framework", "megatron_core"): 0.8,
-    **{("unfused", "framework", name): 0.8 for name in _UNFUSED},
-    **{
-        ("unfused", "framework*generation", f"megatron_eager*{name}"): 0.8
-        for name in ("volta", "turing", "ampere")
-    },
+    **{("unfused", "framework*era", f"{name}*before"): 0.8 for name in _UNFUSED},
+    # An old script may run on a new card, and a library's fused kernel does not take every mask and length.
+    **{("unfused", "framework*era", f"{name}*since"): 0.15 for name in _UNFUSED},
     **{("unfused", "framework*tuning", f"{name}*tuned"): 0.001 for name in _RACED},
 }
 
@@ -356,13 +351,27 @@ LEVELS: dict[str, tuple[str, ...]] = {f.name: f.metadata["levels"] for f in fiel
 KNOWN: dict[tuple[str, str, str], float] = {
     key: float(np.log(median / MEDIANS[key[0]])) for key, median in KNOWN_MEDIANS.items()
 } | {(name, "kind", kind): float(np.log(0.2)) for name in _CONTENTION for kind in _LANGUAGE}
+# A part of a peak, of a nominal rate or of a whole is at most all of it, and the fullest expert has at least the mean's work.
+WHOLE: tuple[str, ...] = (
+    "matmul", "attention", "memory", "other", "winograd", "recompute", "interleave", "up_efficiency", "out_efficiency", "server",
+    "tp_exposed", "cp_exposed", "ep_exposed", "p2p_exposed", "dp_exposed", "net_exposed", "dp_overlap",
+)  # fmt: skip
+LIMITS: dict[str, tuple[float, float]] = dict.fromkeys(WHOLE, (0.0, 1.0)) | {"imbalance": (1.0, np.inf)}
 UNITS: dict[str, str] = {f.name: f.metadata["unit"] for f in fields(Coefficients)}
 MEANINGS: dict[str, str] = {f.name: f.metadata["meaning"] for f in fields(Coefficients)}
 
 
 def from_logs(logs: Array) -> Coefficients:
-    """Coefficients from their logarithms, `logs[i]` belonging to `NAMES[i]`."""
-    return Coefficients(**dict(zip(NAMES, np.exp(logs), strict=True)))
+    """Coefficients from their logarithms, `logs[i]` belonging to `NAMES[i]`, each inside its `LIMITS`.
+
+    >>> from_logs(np.full(len(NAMES), np.log(3.0))).matmul, from_logs(np.zeros(len(NAMES)) - 9.0).imbalance
+    (np.float64(1.0), np.float64(1.0))
+    """
+    values = np.exp(logs)
+    for name, (least, most) in LIMITS.items():
+        index = NAMES.index(name)
+        values[index] = np.clip(values[index], least, most)
+    return Coefficients(**dict(zip(NAMES, values, strict=True)))
 
 
 DIFFERENCE = 1e-3  # step of the forward differences, of a log coefficient

@@ -27,7 +27,7 @@ from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
 from perfmodel.physics.products import products
-from perfmodel.physics.roofline import roofline_time
+from perfmodel.physics.roofline import at_most_peak, roofline_time
 
 Array = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def micro_batch(ops: Operations, machine: Machine, at: Layouts, c: Coefficients)
     other = roofline_time(
         samples * other_work(ops, machine, c) * cut,
         samples * ops.other_traffic * width * c.other_traffic * cut,
-        flop_per_s=machine.peak_flop_per_s * c.other,
+        flop_per_s=machine.peak_flop_per_s * at_most_peak(c.other, c.pace),
         bytes_per_s=bandwidth,
     ) * (3.0 + repeated)
 
@@ -187,12 +187,12 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
     again = np.maximum(repeated, at.selective)
     bandwidth = machine.memory_bytes_per_s * c.memory
     short = 1.0 + ATTENTION_RAMP * (1.0 + ops.masked) * at.cp / np.maximum(ops.tokens, 1.0)
-    rate = machine.peak16_flop_per_s * c.attention / short
+    rate = machine.peak16_flop_per_s * at_most_peak(c.attention, c.pace) / short
     fused = ops.attention_flop * (1.0 + ATTENTION_BACKWARD + again) / rate
     products = roofline_time(
         ops.attention_flop * (1.0 + ops.masked) * (1.0 + PRODUCTS_BACKWARD + again),
         ops.score_elements * score_bytes(ops, machine, again, PRODUCT_BYTES),
-        flop_per_s=machine.peak16_flop_per_s * c.matmul,
+        flop_per_s=machine.peak16_flop_per_s * at_most_peak(c.matmul, c.pace),
         bytes_per_s=bandwidth,
     )
     softmax = ops.score_elements * score_bytes(ops, machine, again, SOFTMAX_BYTES) / bandwidth

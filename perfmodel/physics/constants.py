@@ -25,7 +25,7 @@ class About(NamedTuple):
 
     @property
     def is_assumed(self) -> bool:
-        """Whether nobody measured or published it."""
+        """Whether it was neither measured nor published."""
         return self.source.startswith("assumed")
 
 
@@ -63,7 +63,7 @@ ATTENTION_PASSES: Annotated[
     About(
         "1",
         "Dao 2023, arXiv:2307.08691, sec. 4.1: 1 forward + 2.5 backward",
-        "physics.operations explain.roofline",
+        "physics.operations explain.roofline validate.resolve",
     ),
 ] = 3.5
 #: Multiplications of a direct 3x3 convolution over those of Winograd's F(2x2, 3x3): 36 / 16.
@@ -72,7 +72,7 @@ FAST_CONVOLUTION: Annotated[
     About(
         "1",
         "Lavin & Gray 2016, arXiv:1509.09308, sec. 4.1",
-        "physics.compute decide.audit.subject",
+        "physics.compute validate.resolve decide.audit.subject",
     ),
 ] = 2.25
 #: Tokens of a chunk of the state-space scan.
@@ -272,6 +272,10 @@ DEFAULT_AXES: Annotated[float, About("1", "assumed: two, as TPU v2 and v3 have",
 
 def about() -> Mapping[str, About]:
     """Each constant of this module by name.
+
+    Returns
+    -------
+    What is known of each constant, by name.
 
     >>> about()["TILE_BYTES"].unit, about()["DEFAULT_AXES"].is_assumed
     ('B', True)

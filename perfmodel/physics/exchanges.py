@@ -167,7 +167,7 @@ def context_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array
     if not _any_above_one(at.cp):
         return np.zeros(())
     message = at.micro_batch * ops.tokens * ops.kv_width / at.tp * links.machine.element_bytes
-    message = message * _copies_of_kv_heads(ops, at)
+    message = message * copies_of_kv_heads(ops, at)
     one = links.time("all_gather", message, at.cp, at.tp, at.context_algorithm)
     return one * ops.attention_layers / at.pp * (3.0 + repeated) * links.c.cp_exposed
 
@@ -253,34 +253,47 @@ def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:
     return links.time("p2p", message, np.minimum(at.pp, 2.0), at.tp * at.cp * at.dp)
 
 
-def pipeline_messages(ops: Operations, at: Layouts, links: Links) -> Array:
+def pipeline_messages(at: Layouts, message_s: Array, shown: Array) -> Array:
     r"""Exposed point-to-point seconds per micro-batch: forward and backward, once per virtual stage.
 
     .. math:: t = 2\,v\,x\,t_{\mathrm{message}}                                                                     (5)
 
     Parameters
     ----------
-    ops : operations of one sample (`physics.operations`).
     at : layouts (`physics.layouts`).
-    links : the links of the machine with their coefficients.
+    message_s : seconds of one message (`pipeline_message`).
+    shown : share of a message that nothing hides.
 
     Returns
     -------
     Seconds that show, per micro-batch.
 
-    >>> from perfmodel.physics.coefficients import quiet
-    >>> from perfmodel.physics.examples import node, transformer
     >>> from perfmodel.physics.layouts import layouts
 
-    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2)
-    >>> float(pipeline_messages(transformer(), at, Links(node(), at, quiet())))  # a quiet machine hides them
-    0.0
+    >>> at = layouts(8, global_batch=8, accelerators_per_node=8, pp=2, vpp=3)
+    >>> float(pipeline_messages(at, np.asarray(1e-3), np.asarray(0.5)))  # six messages, half of each
+    0.003
     """
-    return 2.0 * at.vpp * pipeline_message(ops, at, links) * links.c.p2p_exposed
+    return 2.0 * at.vpp * message_s * shown
 
 
-def _copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:
-    """Ranks of a tensor group that hold the same key-value head, where tp exceeds their number; else 1."""
+def copies_of_kv_heads(ops: Operations, at: Layouts) -> Array:
+    """Ranks of a tensor group that hold the same key-value head, where tp exceeds their number; else 1.
+
+    Parameters
+    ----------
+    ops : operations of one sample (`physics.operations`).
+    at : layouts (`physics.layouts`).
+
+    Returns
+    -------
+    Numbers of ranks.
+
+    >>> from perfmodel.physics.examples import transformer
+    >>> from perfmodel.physics.layouts import layouts
+    >>> float(copies_of_kv_heads(transformer(), layouts(32, global_batch=32, accelerators_per_node=32, tp=32)))
+    2.0
+    """
     return np.asarray(
         np.where(ops.kv_heads > 0.0, np.maximum(at.tp / np.maximum(ops.kv_heads, 1.0), 1.0), 1.0)
     )
@@ -311,7 +324,7 @@ def local_parameters(ops: Operations, at: Layouts) -> tuple[Array, Array]:
     [28966912.0, 0.0]
     """
     embedding = ops.embedding_params / at.tp * np.where(at.pp > 1, 0.5, 1.0)
-    copied = ops.hidden * ops.kv_width * ops.attention_layers * (_copies_of_kv_heads(ops, at) - 1.0)
+    copied = ops.hidden * ops.kv_width * ops.attention_layers * (copies_of_kv_heads(ops, at) - 1.0)
     dense = (ops.block_params + copied) / (at.tp * at.pp) + embedding
     return dense, ops.expert_params / (at.expert_ranks * at.pp)
 

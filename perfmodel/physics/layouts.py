@@ -51,18 +51,37 @@ RECOMPUTE_SHARE: dict[str, float] = {"none": 0.0, "selective": 0.05, "full": 1.0
 def recompute_share(said: Recompute | str) -> float:
     """Share of a forward pass that is repeated, of a word or of the share itself.
 
+    Parameters
+    ----------
+    said : word of a layout, or the share.
+
+    Returns
+    -------
+    0 to 1.
+
     >>> recompute_share("selective"), recompute_share("full"), recompute_share(0.3)
     (0.05, 1.0, 0.3)
     """
     return RECOMPUTE_SHARE[said] if isinstance(said, str) else float(said)
 
 
-def recompute_shown(share: float, selective: float) -> Recompute:
-    """What is recomputed, as a layout states it: the word that means it, else the share.
+def recompute_shown(share: float, selective: float) -> Recompute | None:
+    """What is recomputed, as a layout states it: the word that means it, else the share; None where it is a belief.
+
+    Parameters
+    ----------
+    share : of a forward pass that is repeated; NaN where unknown.
+    selective : 1 where attention alone is repeated.
+
+    Returns
+    -------
+    Word or share.
 
     >>> recompute_shown(0.05, 1.0), recompute_shown(0.05, 0.0), recompute_shown(1.0, 0.0), recompute_shown(np.nan, 0.0)
-    ('selective', 0.05, 'full', 'none')
+    ('selective', 0.05, 'full', None)
     """
+    if np.isnan(share):
+        return None
     if selective > 0.0:
         return "selective"
     if 0.0 < share < 1.0:
@@ -94,6 +113,17 @@ class Layouts:
     # What a job declares beside its layout, and what is known of a measured run (`tp_hidden`, `run_steps`); names and
     # defaults in `DECLARED`.
     gradient_bytes: Array  # per exchanged gradient; 0: as the precision has it
+    held_gradient_bytes: (
+        Array  # of the gradients that a replica adds up, where they are wider than its weights
+    )
+    open_gradient: Array  # share of those that nobody stated and that another setting would save
+    optimizer_bytes: Array  # per trained parameter, a wide copy of the weight too; negative: Adam's
+    frozen_bytes: Array  # per parameter that is not trained; 0: as the precision has it
+    logit_bytes: Array  # per logit, all its copies
+    kept_factor: Array  # activations of a transformer that are kept, over those that fused kernels keep
+    offloaded_optimizer: Array  # 1 where the host keeps it
+    offloaded_parameters: Array
+    offloaded_activations: Array
     compression: Array  # bytes of a gradient over bytes on the wire
     compression_s: Array  # of a rank, once an exchange
     sync_every: Array  # steps from one exchange between replicas to the next
@@ -133,8 +163,21 @@ class Layouts:
         return np.maximum(self.k / (self.expert_ranks * self.pp), 1.0)
 
 
+LOGIT_BYTES = 6.0  # 16-bit logits and their 32-bit softmax, in place
+FUSED_LOGIT_BYTES = 4.0  # 16-bit logits and their gradient, of a loss that is one kernel
+EAGER_LOGIT_BYTES = 14.0  # 16-bit logits, a copy in 32 bit, its log-softmax and the gradient of that
+
 DECLARED: dict[str, float] = {
     "gradient_bytes": 0.0,
+    "held_gradient_bytes": 0.0,
+    "open_gradient": 0.0,
+    "optimizer_bytes": -1.0,
+    "frozen_bytes": 0.0,
+    "logit_bytes": LOGIT_BYTES,
+    "kept_factor": 1.0,
+    "offloaded_optimizer": 0.0,
+    "offloaded_parameters": 0.0,
+    "offloaded_activations": 0.0,
     "compression": 1.0,
     "compression_s": 0.0,
     "sync_every": 1.0,
@@ -164,6 +207,15 @@ def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
 
     Two layers may be missing, one on the first and one on the last stage, whose embeddings and logits take their place.
 
+    Parameters
+    ----------
+    layers : L.
+    pp : p, pipeline stages.
+
+    Returns
+    -------
+    Share of the mean, 0 where the layers divide.
+
     >>> uneven_stages([126, 61, 61, 80], [16, 16, 1, 8]).round(4).tolist()
     [0.0, 0.0164, 0.0, 0.0]
     """
@@ -173,20 +225,71 @@ def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
 
 
 def usual_bucket_bytes(framework: str) -> float:
-    """Bytes of gradients that a class of frameworks reduces in one call, where nobody says otherwise.
+    """Bytes of gradients that a class of frameworks reduces in one call by default.
 
     Megatron-LM before its core reduces them all after the last backward pass (its model/distributed.py; overlap came
     with --overlap-grad-reduce in 2023).
+
+    Parameters
+    ----------
+    framework : class of software.
+
+    Returns
+    -------
+    Bytes of a bucket.
+
+    >>> usual_bucket_bytes("megatron_core") < usual_bucket_bytes("megatron_eager")
+    True
     """
     return ONE_BUCKET if framework == "megatron_eager" else BUCKET_BYTES
 
 
 def usual_gradient_bytes(framework: str, precision: str) -> float:
-    """Bytes of an exchanged gradient where nobody says otherwise; 0: as the precision has it.
+    """Bytes of an exchanged gradient by default; 0: as the precision has it.
 
     Megatron-LM adds and reduces gradients of bf16 in 32 bit (its arguments.py), and so did NeMo on top of it.
+
+    Parameters
+    ----------
+    framework : class of software.
+    precision : of the training.
+
+    Returns
+    -------
+    Bytes of one gradient.
+
+    >>> usual_gradient_bytes("megatron_eager", "bf16"), usual_gradient_bytes("pytorch_eager", "bf16")
+    (4.0, 0.0)
     """
     return 4.0 if (framework, precision) == ("megatron_eager", "bf16") else 0.0
+
+
+MEGATRON = ("megatron_eager", "megatron_core")
+# Classes of PyTorch whose loss takes the logits in 32 bit as library code does.
+LIBRARY_LOSS = ("pytorch_eager", "fsdp_eager", "fsdp_compiled")
+# Classes whose norms and activations are separate operations, with tensors of their own. LitGPT's Llama 2 of 7 and 13 billion
+# parameters kept 1.32 and 1.34 times what fused kernels would (validation/measured/memory.csv, the increase per sample).
+UNFUSED = ("pytorch_eager", "fsdp_eager")
+UNFUSED_KEPT = 1.33
+
+
+def usual_memory(framework: str, precision: str) -> dict[str, float]:
+    """What a class of frameworks holds in memory where nobody says otherwise.
+
+    Megatron-LM and its core keep main gradients of 16-bit weights in 32 bit, whatever is exchanged
+    (core/distributed/param_and_grad_buffer.py), unless its arguments say otherwise; its parallel loss works in place,
+    PyTorch's does not.
+
+    >>> usual_memory("megatron_core", "bf16")["held_gradient_bytes"], usual_memory("fsdp_eager", "bf16")["kept_factor"]
+    (4.0, 1.33)
+    """
+    wide = framework in MEGATRON and precision not in ("fp32", "tf32", "fp16")
+    return {
+        "held_gradient_bytes": 4.0 if wide else 0.0,
+        "open_gradient": 0.5 if wide else 0.0,
+        "logit_bytes": EAGER_LOGIT_BYTES if framework in LIBRARY_LOSS else LOGIT_BYTES,
+        "kept_factor": UNFUSED_KEPT if framework in UNFUSED else 1.0,
+    }
 
 
 def layouts(
@@ -216,6 +319,26 @@ def layouts(
     Where both micro_batch and accumulation are given they stand, and make up at least the batch.
 
     `declared` holds values of `DECLARED`; each broadcasts against the layouts.
+
+    Parameters
+    ----------
+    k : accelerators.
+    global_batch : samples of a step.
+    accelerators_per_node : of a full node.
+    tp, pp, cp, ep, etp, vpp, dp : degrees; `etp` 0: what tensor groups leave to it; `dp` None: what K leaves.
+    micro_batch, accumulation : samples of a micro-batch, micro-batches of a step.
+    sharding, shard_group : code of `Sharding`, and the ranks that share one copy.
+    recompute, selective, sequence_parallel : see `Layouts`.
+    per_node : accelerators of the job in a node; None: as many as a node holds.
+    declared : values by name.
+
+    Returns
+    -------
+    The struct, each array of the shape that its inputs broadcast to.
+
+    >>> at = layouts(64, global_batch=256, accelerators_per_node=8, tp=2, pp=4, micro_batch=2)
+    >>> float(at.dp), float(at.accumulation)
+    (8.0, 16.0)
     """
     k_, tp_, pp_, cp_ = (np.asarray(value, dtype=float) for value in (k, tp, pp, cp))
     dp_ = k_ / (tp_ * pp_ * cp_) if dp is None else np.asarray(dp, dtype=float)
@@ -301,14 +424,39 @@ def chosen(which: NDArray[np.bool_], first: Layouts, second: Layouts) -> Layouts
 
 
 def custom_buckets(at: Layouts) -> bool:
-    """Whether any layout declares other buckets than the usual."""
+    """Whether any layout declares other buckets than the usual.
+
+    Parameters
+    ----------
+    at : layouts.
+
+    Returns
+    -------
+    True where one does.
+
+    >>> custom_buckets(layouts(8, global_batch=8, accelerators_per_node=8))
+    False
+    """
     return bool(
         (at.bucket_bytes != BUCKET_BYTES).any() or (at.first_bucket_bytes != FIRST_BUCKET_BYTES).any()
     )
 
 
 def pick(struct: Any, index: Any) -> Any:
-    """The same struct with every array indexed along its last axis (scalars stay)."""
+    """The same struct with every array indexed along its last axis (scalars stay).
+
+    Parameters
+    ----------
+    struct : a dataclass of arrays, such as `Layouts`.
+    index : of the last axis.
+
+    Returns
+    -------
+    The same kind of struct.
+
+    >>> pick(layouts([1, 2, 4], global_batch=8, accelerators_per_node=8), 2).k.tolist()
+    4.0
+    """
     values = {}
     for field in fields(struct):
         value = np.asarray(getattr(struct, field.name))

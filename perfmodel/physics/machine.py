@@ -92,7 +92,7 @@ class Machine:
         return share
 
     def crowded(self, ranks: Array) -> tuple[Array, Array] | None:
-        """How many times longer compute and memory traffic take while `ranks` of a host work; None where nobody measured.
+        """How many times longer compute and memory traffic take while `ranks` of a host work; None where it was not measured.
 
         Ranks that share cores, caches or a memory bus take turns: the excess grows with the neighbours at work,
         ``1 + excess (n - 1) / (measured - 1)``.

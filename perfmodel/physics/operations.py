@@ -110,7 +110,13 @@ class Operations:
     routed_width: Array  # elements of a token that travel to its experts: the hidden width, or the latent one
     # memory
     activation_elements: Array  # kept for the backward pass, without recompute, non-transformers
-    ffn_width: Array
+    kept_hidden: (
+        Array  # of a transformer, the same: elements that tensor parallelism cuts with the norms alone
+    )
+    kept_inner: Array  # elements that it always cuts
+    widest_inner: Array  # elements whose gradients exist at once, of the widest layer
+    layer_weights: Array  # of the widest layer, one of each shape
+    first_dense_layers: Array  # before the first layer with experts; 0 where these are spread evenly
     # input and serial
     input_bytes: Array
     serial_s: Array
@@ -349,6 +355,27 @@ def _mamba_slots(slots: _Slots, w: Workload, inner: float) -> None:
     slots.add(inner, _number(w.hidden), _number(w.mamba_layers), split=Split.ROW)
 
 
+def _adapter_parameters(w: Workload) -> float:
+    """Parameters of low-rank adapters, r (inner + outer) for each product that has one (Hu et al. 2021, arXiv:2106.09685).
+
+    >>> one = Workload(name="x", kind="decoder-transformer", layers=32, hidden=4096, heads=32, ffn=11008, vocab=32000)
+    >>> _adapter_parameters(one.model_copy(update={"adapter_rank": 8, "adapter_on": "query-value"}))
+    4194304.0
+    """
+    rank, hidden, layers = _number(w.adapter_rank), _number(w.hidden), _number(w.layers)
+    heads = _number(w.heads, 1.0)
+    head_dim = _number(w.head_dim, hidden / heads)
+    wide, narrow = heads * head_dim, _number(w.kv_heads, heads) * head_dim
+    each = 2.0 * hidden + wide + narrow
+    if w.adapter_on != "query-value":
+        each += 2.0 * hidden + wide + narrow
+    if w.adapter_on in (None, "all"):
+        width = _number(w.moe_ffn, _number(w.ffn)) if w.experts else _number(w.ffn, TYPICAL_FFN * hidden)
+        count = max(_number(w.experts), 1.0) + (_number(w.shared_experts) if w.experts else 0.0)
+        each += (3.0 if w.gated_mlp else 2.0) * (hidden + width) * count
+    return rank * each * layers
+
+
 def _parameters(slots: _Slots, w: Workload) -> dict[str, float]:
     """Parameters by where they live: those of the slots, and what the stated count leaves for the embeddings."""
     table = slots.columns()
@@ -359,12 +386,13 @@ def _parameters(slots: _Slots, w: Workload) -> dict[str, float]:
     params = _number(w.params, inside + embedding)
     if params < (1.0 - ROUNDED) * (inside + embedding):
         embedding = max(params - inside, 0.0)  # rare words have narrow vectors (an adaptive embedding)
+    trained = _adapter_parameters(w) if w.adapter_rank else _number(w.trainable_params, params)
     return {
         "params": params,
         "block_params": max(inside - routed, params - routed - embedding),
         "expert_params": routed,
         "embedding_params": embedding,
-        "trainable_fraction": min(1.0, _number(w.trainable_params, params) / params) if params else 1.0,
+        "trainable_fraction": min(1.0, trained / params) if params else 1.0,
     }
 
 
@@ -383,6 +411,54 @@ def _attended(w: Workload, tokens: float, layers: float, causal: bool) -> float:
     windowed = min(1.0, _number(w.window_layers, layers) / layers) if layers else 0.0
     left = 2.0 * seen - seen**2 if causal else seen
     return document / tokens * (1.0 - windowed * (1.0 - left))
+
+
+def _layer_weights(slots: _Slots, layers: float) -> float:
+    """Weights of one of each shape that most layers have; logits apart."""
+    return sum(
+        row[0] * row[1]
+        for row in {row[:6]: row for row in slots.rows if not row[6]}.values()
+        if row[2] > layers / 4
+    )
+
+
+def _kept(
+    w: Workload,
+    tokens: float,
+    *,
+    blocks: float,
+    attention: tuple[float, float, float],
+    attention_layers: float,
+    mlps: tuple[float, float],
+    moe_layers: float,
+    mamba: float,
+) -> dict[str, float]:
+    """Elements of a sample that fused kernels keep for the backward pass: what each product and each norm was given.
+
+    Of a layer: two norms' inputs and outputs, and the masks of two dropouts where there are any (counted as one element
+    more); queries, keys, values and what attention makes of them; both sides of the feed-forward activation. A token has
+    its experts' inputs, activations and outputs `top_k` times.
+    """
+    hidden, gates = _number(w.hidden), 2.0 if w.gated_mlp else 1.0
+    score, value, kv = attention
+    width, mlp_layers = mlps
+    routed, shared = _number(w.moe_ffn, _number(w.ffn)), _shared_width(w) if moe_layers else 0.0
+    if w.kv_lora_rank:
+        # The keys are put together in a copy; the values are a part of the projection that made both.
+        heads, rank = _number(w.heads), 2.0 * (_number(w.q_lora_rank) + kv)
+        projections = 2.0 * score + heads * _number(w.qk_nope_head_dim) + 2.0 * value
+    else:
+        rank, projections = 0.0, score + kv + value
+    experts = _number(w.top_k) * (2.0 * _number(w.moe_latent, hidden) + (gates + 1.0) * routed)
+    inner = (gates + 1.0) * width
+    moe = experts + (gates + 1.0) * shared
+    widest = max(inner if mlp_layers > 0 else 0.0, moe if moe_layers > 0 else 0.0)
+    return {
+        "kept_hidden": tokens * ((4.0 if w.gated_mlp else 5.0) * hidden * blocks + rank * attention_layers),
+        "kept_inner": tokens
+        * (projections * attention_layers + inner * mlp_layers + moe * moe_layers + 4.0 * mamba),
+        "widest_inner": tokens * widest,
+    }
 
 
 def _transformer(w: Workload, seq_len: int | None) -> Operations:
@@ -471,7 +547,20 @@ def _transformer(w: Workload, seq_len: int | None) -> Operations:
         top_k=max(top_k, 1.0),
         moe_layers=moe_layers,
         routed_width=_number(w.moe_latent, hidden),
-        ffn_width=dense_width if moe_layers < layers else expert_width * top_k,
+        first_dense_layers=layers - moe_layers
+        if moe_layers > 0 and not w.moe_layers and (w.moe_interval or 1) == 1
+        else 0.0,
+        layer_weights=_layer_weights(slots, layers),
+        **_kept(
+            w,
+            tokens,
+            blocks=blocks,
+            attention=(score_width, value_width, kv_width),
+            attention_layers=attention_layers,
+            mlps=(dense_width, mlp_layers),
+            moe_layers=moe_layers,
+            mamba=mamba_inner * mamba_layers,
+        ),
         input_bytes=_number(w.input_bytes_per_sample, TOKEN_INPUT_BYTES * tokens),
         serial_s=_number(w.serial_time),
         is_transformer=1.0,

@@ -190,7 +190,7 @@ BUBBLE = Part(
     "bubble",
     "the pipeline bubble",
     "(p - 1) ((stage + logits/p)/v + 2 p2p(tokens hidden bytes/tp)) bubble: the pipeline fills and drains, and nothing "
-    "hides its messages then; v = (layers/p)^interleave where nobody says",
+    "hides its messages then; v = (layers/p)^interleave where it is not stated",
     ("pp", "vpp", "accumulation", "tokens per sample", "hidden width", "micro-batch", *_NETWORK),
     ("bubble", "interleave", *_LINKS),
     activity="waiting",
@@ -310,6 +310,14 @@ DEVICE: Final = tuple(part.name for part in PARTS if part.activity in ("compute"
 
 def activity(name: str) -> str:
     """What an accelerator does during a part of the step, or during a column of a study's timings.
+
+    Parameters
+    ----------
+    name : of a part or of a column.
+
+    Returns
+    -------
+    One of `Activity`.
 
     >>> activity("optimizer"), activity("bubble"), activity("communication"), activity("idle")
     ('memory', 'waiting', 'communication', 'waiting')

@@ -13,7 +13,7 @@ from perfmodel.physics.constants import EXPERT_CALL_SHARE, LEAST_ALIGNED, TILE_B
 from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations, Split
-from perfmodel.physics.roofline import lost_waves, product_time
+from perfmodel.physics.roofline import at_most_peak, lost_waves, product_time
 
 Array = NDArray[np.float64]
 
@@ -81,7 +81,10 @@ def products(
     (2048.0, 1024.0, 1536.0)
     """
     tokens = at.micro_batch * ops.tokens / at.cp
-    layer_rate, rate16 = machine.peak_flop_per_s * c.matmul, logit_rate(ops, machine, at, c)
+    layer_rate, rate16 = (
+        machine.peak_flop_per_s * at_most_peak(c.matmul, c.pace),
+        logit_rate(ops, machine, at, c),
+    )
     bandwidth = machine.memory_bytes_per_s * c.memory
     wave = machine.units * TILE_BYTES / machine.element_bytes
     for slot in range(ops.slot_count.shape[0]):
@@ -163,10 +166,11 @@ def logit_rate(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) 
     >>> float(logit_rate(transformer(), node(), at, quiet()))  # 32,000 words are a multiple of eight
     100000000000000.0
     """
-    rate = machine.peak16_flop_per_s * c.matmul
+    share = at_most_peak(c.matmul, c.pace)
+    rate = machine.peak16_flop_per_s * share
     loaded = np.gcd((ops.logit_width // at.tp).astype(np.int64), WIDEST_LOAD)
     left = (loaded < LEAST_ALIGNED) & (machine.plain_flop_per_s > 0.0)
-    rate = np.where(left, machine.plain_flop_per_s * c.matmul, rate)
+    rate = np.where(left, machine.plain_flop_per_s * share, rate)
     held = (loaded < WIDEST_LOAD) & (machine.unit_hz > 0.0) & ~left
     if not np.any(held):
         return rate

@@ -42,6 +42,28 @@ def roofline_time(
     )
 
 
+def at_most_peak(share: ArrayLike, pace: ArrayLike) -> Array:
+    """Share of a peak that arithmetic reaches, held so that no job computes faster than the peak.
+
+    .. math:: s' = \\min(s, p), \\quad T = p\\,F/(s' P) \\ge F/P                                (2)
+
+    A job's device time is multiplied by its pace p; without the limit a fast pace and a high share could exceed the peak.
+
+    Parameters
+    ----------
+    share : fraction of the peak [1], at most one.
+    pace : device time of such jobs against what their operations explain [1].
+
+    Returns
+    -------
+    The fraction to compute with; unchanged where the pace is no faster than it.
+
+    >>> at_most_peak(0.8, [1.1, 0.9, 0.5]).tolist()
+    [0.8, 0.8, 0.5]
+    """
+    return np.asarray(np.minimum(np.asarray(share, float), np.asarray(pace, float)))
+
+
 def product_time(
     rows: ArrayLike,
     inner: ArrayLike,
@@ -55,7 +77,7 @@ def product_time(
 ) -> Array:
     """Seconds of a matrix product ``(rows, inner) x (inner, outer)`` spread over `weights` matrices.
 
-    .. math:: F = 2 R I O, \\quad V = w I O b_w + R (I + O) b_a, \\quad T = T_{roofline}(F, V)   (2)
+    .. math:: F = 2 R I O, \\quad V = w I O b_w + R (I + O) b_a, \\quad T = T_{roofline}(F, V)   (3)
 
     Forward, input-gradient and weight-gradient products of one layer have the same F and V, so one evaluation serves
     all three; what their last tiles cost them differs (`lost_waves`).
@@ -84,7 +106,7 @@ def product_time(
 def lost_waves(outputs: ArrayLike, wave: ArrayLike) -> Array:
     """Waves of tiles per wave of a product's work: what a loss of one wave adds, as a part of its time.
 
-    .. math:: \\frac{W}{N + W/10}                                                          (3)
+    .. math:: \\frac{W}{N + W/10}                                                          (4)
 
     N outputs are made in tiles, W at a time (a wave: a tile on every compute unit). The last wave is part full, and so
     every product runs longer by about the same share of a wave, whatever its size. A table of tiles would say how much
@@ -109,7 +131,7 @@ def lost_waves(outputs: ArrayLike, wave: ArrayLike) -> Array:
 def ridge_flop_per_byte(flop_per_s: ArrayLike, bytes_per_s: ArrayLike) -> Array:
     """Arithmetic intensity at which the two roofs meet [FLOP/B].
 
-    .. math:: I = P/B                                                                                          (4)
+    .. math:: I = P/B                                                                                          (5)
 
     Parameters
     ----------

@@ -169,8 +169,9 @@ def _about(
 ) -> dict[str, Array]:
     """Quantiles where the loop is closed: what is fixed, and what varies as it does in the queue at the same rate."""
     found = {"mean": np.asarray(np.where(is_open, queue["mean"], mean_s))}
+    mean = np.where(queue["mean"] > 0.0, queue["mean"], 1.0)  # a single token has none after it
     for name in QUANTILES:
-        value = fixed_s + varied_s * queue[name] / queue["mean"]
+        value = fixed_s + varied_s * queue[name] / mean
         found[name] = np.asarray(np.where(is_open, queue[name], value))
     return found
 

@@ -24,12 +24,15 @@ def state_bytes(
     gradient_shards: ArrayLike,
     optimizer_shards: ArrayLike,
     gradient_bytes: ArrayLike = 0.0,
+    optimizer_bytes: ArrayLike = -1.0,
+    frozen_bytes: ArrayLike = 0.0,
 ) -> tuple[Array, Array, Array]:
     """(weights, gradients, optimizer) of `params` parameters held by one device.
 
     Mixed-precision Adam keeps a 16-bit weight, a 16-bit gradient and 12 bytes of master weight and moments; in 32
-    bit the weight is its own master and the moments take 8 bytes. A gradient is as wide as its weight, or as
-    `gradient_bytes` where that is wider.
+    bit the weight is its own master and the moments take 8 bytes; another optimizer keeps its own `optimizer_bytes`. A
+    gradient is as wide as its weight, or as `gradient_bytes` where that is wider. Weights that are not trained may be
+    stored in `frozen_bytes`.
 
     >>> w, g, o = state_bytes(1e9, trainable_fraction=1, weight_bytes=2, weight_shards=1, gradient_shards=1,
     ...                       optimizer_shards=8)
@@ -38,54 +41,57 @@ def state_bytes(
     """
     count, width = np.asarray(params, float), np.asarray(weight_bytes, float)
     trained = count * np.asarray(trainable_fraction, float)
-    states = np.where(width > 2.0, 8.0, 12.0)
+    states = np.where(np.asarray(optimizer_bytes) >= 0.0, optimizer_bytes, np.where(width > 2.0, 8.0, 12.0))
+    frozen = np.where(np.asarray(frozen_bytes) > 0.0, frozen_bytes, width)
     return (
-        np.asarray(count * width / weight_shards),
+        np.asarray((trained * width + (count - trained) * frozen) / weight_shards),
         np.asarray(trained * np.maximum(width, gradient_bytes) / gradient_shards),
         np.asarray(trained * states / optimizer_shards),
     )
 
 
 def transformer_activation_bytes(
-    tokens: ArrayLike,
     hidden: ArrayLike,
-    ffn_width: ArrayLike,
+    inner: ArrayLike,
+    boundary: ArrayLike,
     *,
     tp: ArrayLike,
     sequence_parallel: ArrayLike,
     recompute: ArrayLike,
     element_bytes: ArrayLike = 2.0,
 ) -> Array:
-    """Activations of one layer and micro-batch kept for the backward pass.
+    """Activations kept for the backward pass of `hidden` elements that norms and residuals keep and `inner` ones.
 
-    .. math:: s b h \\left(10 + \\frac{8 + 4 f / h}{t}\\right) \\frac{w}{2} \\quad\\text{or}\\quad 2 s b h \\frac{w}{2}
-        \\text{ with full recomputation}                                                     (1)
+    .. math:: w \\left(n_h + \\frac{n_i}{t}\\right) \\quad\\text{or}\\quad w\\, n_b
+        \\text{ with full recomputation, which keeps the inputs of layers}                    (1)
 
-    With sequence parallelism the first term is divided by t as well. Fused attention keeps no score matrix.
-    With f = 4h and t = 1 this is 34 s b h.
+    With sequence parallelism the terms in n_h and n_b are divided by t as well. Fused attention keeps no score matrix.
 
-    >>> float(transformer_activation_bytes(1.0, 1.0, 4.0, tp=1, sequence_parallel=1, recompute=0.0))
+    >>> float(transformer_activation_bytes(5.0, 12.0, 1.0, tp=1, sequence_parallel=1, recompute=0.0))
     34.0
     """
     t = np.asarray(tp, float)
-    sbh = np.asarray(tokens, float) * np.asarray(hidden, float) * np.asarray(element_bytes, float) / 2.0
-    ratio = np.asarray(ffn_width, float) / np.asarray(hidden, float)
-    common = np.where(np.asarray(sequence_parallel, float) > 0, 10.0 / t, 10.0)
-    kept = common + (8.0 + 4.0 * ratio) / t
-    boundary = np.where(np.asarray(sequence_parallel, float) > 0, 2.0 / t, 2.0)
+    norms = np.where(np.asarray(sequence_parallel, float) > 0, t, 1.0)
     share = np.clip(np.asarray(recompute, float), 0.0, 1.0)
-    return np.asarray(sbh * (kept * (1.0 - share) + boundary * share))
+    kept = np.asarray(hidden, float) / norms + np.asarray(inner, float) / t
+    return np.asarray(
+        np.asarray(element_bytes, float)
+        * (kept * (1.0 - share) + np.asarray(boundary, float) / norms * share)
+    )
 
 
-def layers_alive(layers: ArrayLike, pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike) -> Array:
-    """Layers times micro-batches whose activations the first stage holds under 1F1B.
+def chunks_alive(pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike, *, last: bool = False) -> Array:
+    """Micro-batches, as parts of a stage's layers, whose activations the first or the last stage holds under 1F1B.
 
-    One stage keeps min(p, m) micro-batches of L/p layers; interleaving adds (p - 1)/(p v).
+    The first stage keeps min(p, m) micro-batches and the last one; interleaving adds (p - 1)/(p v) of it to the first and
+    keeps p (v - 1)/v more on the last. Where nobody said how many virtual stages there are (NaN) there is one.
 
-    >>> float(layers_alive(32, 4, 1, 16)), float(layers_alive(32, 1, 1, 16))
-    (32.0, 32.0)
+    >>> float(chunks_alive(4, 1, 16)), float(chunks_alive(4, 1, 16, last=True)), float(chunks_alive(1, 1, 16))
+    (4.0, 1.0, 1.0)
     """
-    p, v = np.asarray(pp, float), np.asarray(vpp, float)
-    alive = np.minimum(p, np.asarray(micro_batches, float))
+    p, m = np.asarray(pp, float), np.asarray(micro_batches, float)
+    v = np.where(np.isnan(vpp), 1.0, vpp)
+    if last:
+        return np.asarray(np.minimum(m, ((v - 1.0) * p + 1.0) / v))
     interleaving = np.where(v > 1.0, 1.0 + (p - 1.0) / (p * v), 1.0)
-    return np.asarray(np.asarray(layers, float) / p * alive * interleaving)
+    return np.asarray(np.minimum(p, m) * interleaving)

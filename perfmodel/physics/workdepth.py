@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,7 +62,7 @@ class Schedule:
         return busy / (self.workers * self.makespan_s) if self.makespan_s > 0 else 0.0
 
 
-def _costs(graph: nx.DiGraph[Any], weight: str) -> dict[Hashable, float]:
+def _costs(graph: nx.DiGraph[object], weight: str) -> dict[Hashable, float]:
     costs: dict[Hashable, float] = {}
     for node, attributes in graph.nodes(data=True):
         if weight not in attributes:
@@ -74,7 +74,7 @@ def _costs(graph: nx.DiGraph[Any], weight: str) -> dict[Hashable, float]:
     return costs
 
 
-def _ordered(graph: nx.DiGraph[Any]) -> list[Hashable]:
+def _ordered(graph: nx.DiGraph[object]) -> list[Hashable]:
     import networkx as nx
 
     try:
@@ -84,7 +84,7 @@ def _ordered(graph: nx.DiGraph[Any]) -> list[Hashable]:
         raise ValueError(f"operations wait for each other in a loop: {loop}") from None
 
 
-def _levels(graph: nx.DiGraph[Any], costs: dict[Hashable, float]) -> dict[Hashable, float]:
+def _levels(graph: nx.DiGraph[object], costs: dict[Hashable, float]) -> dict[Hashable, float]:
     """Seconds from the start of an operation to the end of the graph along its longest chain."""
     levels: dict[Hashable, float] = {}
     for node in reversed(_ordered(graph)):
@@ -93,8 +93,17 @@ def _levels(graph: nx.DiGraph[Any], costs: dict[Hashable, float]) -> dict[Hashab
     return levels
 
 
-def work_depth(graph: nx.DiGraph[Any], *, weight: str = "time_s") -> WorkDepth:
+def work_depth(graph: nx.DiGraph[object], *, weight: str = "time_s") -> WorkDepth:
     """Work `W = sum t(v)` and span `D = max over chains of sum t(v)`, with one longest chain.
+
+    Parameters
+    ----------
+    graph : operations with their seconds on the nodes.
+    weight : attribute of the nodes that holds them.
+
+    Returns
+    -------
+    Work, span and one longest chain.
 
     >>> import networkx as nx
     >>> g = nx.DiGraph([("read", "left"), ("read", "right"), ("left", "merge"), ("right", "merge")])
@@ -118,6 +127,16 @@ def work_depth(graph: nx.DiGraph[Any], *, weight: str = "time_s") -> WorkDepth:
 def brent_bounds(work_s: float, span_s: float, workers: int) -> BrentBounds:
     """`max(W/P, D) <= T(P) <= (W - D)/P + D` (Brent's theorem with Graham's constant).
 
+    Parameters
+    ----------
+    work_s : W [s].
+    span_s : D [s].
+    workers : P.
+
+    Returns
+    -------
+    Least and largest time of a schedule that leaves no worker idle beside a ready operation [s].
+
     >>> brent_bounds(8.0, 6.0, 2)
     BrentBounds(low_s=6.0, high_s=7.0)
     """
@@ -126,10 +145,20 @@ def brent_bounds(work_s: float, span_s: float, workers: int) -> BrentBounds:
     return BrentBounds(max(work_s / workers, span_s), (work_s - span_s) / workers + span_s)
 
 
-def list_schedule(graph: nx.DiGraph[Any], workers: int, *, weight: str = "time_s") -> Schedule:
+def list_schedule(graph: nx.DiGraph[object], workers: int, *, weight: str = "time_s") -> Schedule:
     """Greedy list schedule: a free worker takes the ready operation with the longest chain behind it.
 
     Ties go to the operation that was added to the graph first, so the result is reproducible.
+
+    Parameters
+    ----------
+    graph : operations with their seconds on the nodes.
+    workers : P.
+    weight : attribute of the nodes that holds them.
+
+    Returns
+    -------
+    The schedule with its length [s].
 
     >>> import networkx as nx
     >>> g = nx.DiGraph()

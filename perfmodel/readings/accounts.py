@@ -21,7 +21,7 @@ def account(reading: Reading) -> dict[str, Any]:
 
 
 def notes(readings: Iterable[Reading]) -> list[str]:
-    """What readers say of how they read, each with its file; what several files share is said once."""
+    """What readers report of how they read, each with its file; what several files share is reported once."""
     found: dict[str, list[str]] = {}
     for reading in readings:
         for note in reading.notes:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.errors import Problem, SpecError
 from perfmodel.readings.intervals import Union, union
 from perfmodel.readings.json_stream import NO_TIMING, EventStream, timing
 from perfmodel.readings.ray_timeline import RayTimeline
@@ -25,6 +26,7 @@ from perfmodel.readings.steps import Activity, Collective, TraceSummary, combine
 from perfmodel.readings.sweeps import canonical_op
 
 MICROSECOND = 1e-6
+MOST_EVENTS = 20_000_000  # of one file: two minutes, and half a gigabyte
 MOST_RANKS = 10_000_000  # a larger number is damage
 PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d{1,15})(?!\d)")
 OTHER_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:train_?step|step|iteration|iter)[\s#:_=]*(\d{1,15})$")
@@ -291,6 +293,14 @@ def _take(batch: Iterable[Any], kineto: _Kineto, ray: RayTimeline, tally: Tally,
             tally.used += 1
         else:
             tally.reject(stream.line_of(index), str(event), reason)
+    refuse_too_many(tally)
+
+
+def refuse_too_many(tally: Tally) -> None:
+    """Raise a SpecError as soon as a trace has more events than are read."""
+    if tally.lines > MOST_EVENTS:
+        message = f"more than {MOST_EVENTS:,} events: a trace of a few steps of one rank says the same"
+        raise SpecError(Problem(str(tally.path), code="R003", message=message))
 
 
 def _rank(header: dict[str, Any], path: Path, index: int) -> int:

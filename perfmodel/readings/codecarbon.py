@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.files import csv_faults
 from perfmodel.readings.train_log import k_of_name
 from perfmodel.units import plain_number
 
@@ -35,7 +36,12 @@ def is_emissions(head: bytes) -> bool:
 
 def timings_csv(data: bytes, name: str) -> bytes:
     """The rows as the study's table: k, time_s, energy_j, carbon_g; every fault with its line."""
-    rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", errors="replace"), newline=""))
+    with csv_faults(name, "T001"):
+        rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", errors="replace"), newline=""))
+        return _table(rows, name)
+
+
+def _table(rows: csv.DictReader[str], name: str) -> bytes:
     problems: list[Problem] = []
     lines = ["k,time_s,energy_j,carbon_g"]
     for row in rows:
@@ -64,7 +70,7 @@ def timings_csv(data: bytes, name: str) -> bytes:
         if k is None:
             problems.append(
                 Problem(
-                    name, rows.line_num, None, "T007", "nothing says how many workers ran",
+                    name, rows.line_num, None, "T007", "it is not stated how many workers ran",
                     help="name the file or the project so that it does, such as emissions_k8.csv",
                 )
             )  # fmt: skip

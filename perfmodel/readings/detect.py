@@ -6,6 +6,11 @@ import re
 from pathlib import Path
 
 from perfmodel.errors import Problem, SpecError
+from perfmodel.readings.metrics.mlflow import LINE as MLFLOW_LINE
+from perfmodel.readings.metrics.mlflow import is_run
+from perfmodel.readings.metrics.tensorboard import looks_like_events
+from perfmodel.readings.metrics.wandb import HEADER as WANDB_HEADER
+from perfmodel.readings.metrics.wandb import is_chart
 from perfmodel.readings.source import (
     DAMAGE,
     DAMAGED,
@@ -20,6 +25,7 @@ from perfmodel.readings.train_log import detect_preset
 
 FORMATS = (
     "nccl-tests", "osu", "comm-table", "chrome-trace", "nsys-sqlite", "rank-times", "power", "sacct", "train-log", "timings",
+    "wandb", "tensorboard", "mlflow",
 )  # fmt: skip
 LOOK_AT = 400  # lines
 _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -45,6 +51,8 @@ _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 def detect(path: Path | str) -> str:
     """One of `FORMATS`; SpecError when the file looks like none of them."""
     where = Path(path)
+    if is_run(where):
+        return "mlflow"
     with open_bytes(where) as raw:
         try:
             head = raw.peek(4096)
@@ -52,7 +60,13 @@ def detect(path: Path | str) -> str:
             raise damaged(where) from None
     if head.startswith(b"SQLite format 3\0"):
         return "nsys-sqlite"
+    if head.startswith(WANDB_HEADER):
+        return "wandb"
+    if looks_like_events(head):
+        return "tensorboard"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith((b"{", b"[")) and b'"_step"' in head and b'"traceEvents"' not in head:
+        return "wandb"
     if (
         b'"traceEvents"' in head
         or re.match(rb'\[\s*\{\s*"', text)
@@ -84,8 +98,12 @@ def _of_line(line: str) -> str | None:
     for name, sign in _SIGNS:
         if sign.search(line):
             return name
+    if MLFLOW_LINE.match(line):
+        return "mlflow"
     if line.startswith("#") or "," not in line:
         return None
+    if is_chart(csv_cells(line)):
+        return "wandb"
     cells = {cell.lower() for cell in csv_cells(line)}
     if "k" in cells and cells & {"time_s", "compute_s"}:
         return "timings"

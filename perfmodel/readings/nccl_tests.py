@@ -29,6 +29,7 @@ _CHATTER = re.compile(
     r"NCCL (?:INFO|version)|RCCL version|rccl-tests|^\s*[$>]|_perf\b|mpirun|srun|slurm|^[-=+*]{3,}",
     re.IGNORECASE,
 )
+_GROUP = 4  # columns of one measurement: time, algorithm and bus bandwidth, errors
 _COLUMNS_BEFORE_TIME = 5  # size, count, type, redop, root
 
 
@@ -124,6 +125,11 @@ def _row(line: int, raw: str, text: str, columns: list[str] | None, tally: Tally
         tally.reject(line, raw, "not a row of results")
         return None
     width = _group_width(columns, first)
+    if width < _GROUP:
+        tally.reject(
+            line, raw, "the header above it is damaged: it does not name time, algbw, busbw and errors"
+        )
+        return None
     expected = len(columns) if columns else first + (len(words) - first) // width * width
     if len(words) < expected or (len(words) - first) < width:
         tally.reject(line, raw, f"the row has {len(words)} of {max(expected, first + width)} columns")
@@ -153,14 +159,16 @@ def _first_time(words: list[str]) -> int | None:
     # Without a header: size count type [redop [root]] then groups of four numbers.
     for begin in range(_COLUMNS_BEFORE_TIME, 2, -1):
         rest = words[begin:]
-        if len(rest) in (4, 8) and all(number(word) is not None or word == "N/A" for word in rest):
+        if len(rest) in (_GROUP, 2 * _GROUP) and all(
+            number(word) is not None or word == "N/A" for word in rest
+        ):
             return begin
     return None
 
 
 def _group_width(columns: list[str] | None, first: int) -> int:
     if columns is None:
-        return 4
+        return _GROUP
     later = [index for index, word in enumerate(columns) if word == "time" and index > first]
     return (later[0] if later else len(columns)) - first
 

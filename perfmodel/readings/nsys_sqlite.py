@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.readings.chrome_trace import LOADING, OTHER_STEP, PROFILER_STEP, KernelNames, Spans
+from perfmodel.readings.chrome_trace import (
+    LOADING,
+    OTHER_STEP,
+    PROFILER_STEP,
+    KernelNames,
+    Spans,
+    refuse_too_many,
+)
 from perfmodel.readings.source import WARMUP_RULE, Tally
 from perfmodel.readings.steps import Activity, Collective, TraceSummary, decompose
 
@@ -115,7 +122,9 @@ def _read(connection: sqlite3.Connection, tally: Tally, pattern: re.Pattern[str]
 def _rows(connection: sqlite3.Connection, query: str, tally: Tally) -> Iterator[tuple[Any, ...]]:
     """Rows of a query; a damaged database ends the rows with one rejection."""
     try:
-        yield from connection.execute(query)
+        for row in connection.execute(query):
+            yield row
+            refuse_too_many(tally)
     except (sqlite3.Error, OverflowError, ValueError, MemoryError) as error:
         tally.lines += 1
         tally.reject(0, query, f"the database is damaged or not one of Nsight Systems: {error}")

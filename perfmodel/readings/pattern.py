@@ -29,10 +29,10 @@ def compiled_pattern(pattern: str) -> re.Pattern[str]:
             f"--pattern: unknown group {', '.join(unknown)}", code=_CODE, help=f"one of {', '.join(GROUPS)}"
         )
     if not times:
-        raise UsageError("--pattern: no group says the time of a step", code=_CODE, help=_EXAMPLE)
+        raise UsageError("--pattern: no group captures the time of a step", code=_CODE, help=_EXAMPLE)
     if len(times) > 1:
         raise UsageError(
-            f"--pattern: {' and '.join(times)} both say the time of a step: name one", code=_CODE
+            f"--pattern: {' and '.join(times)} both capture the time of a step: keep one", code=_CODE
         )
     return compiled
 

@@ -53,7 +53,7 @@ def power_argument(text: str) -> tuple[int | None, Path]:
 
 
 def draw_of(log: PowerLog, k: int | None = None) -> Draw:
-    """The draw of one run. K is given, told by the file's name, or the number of devices at work."""
+    """The draw of one run. K is given, read from the file's name, or the number of devices at work."""
     if not log.devices:
         raise SpecError(nothing_found(log, "no samples of power"))
     pooled = np.concatenate([device.power_w for device in log.devices])

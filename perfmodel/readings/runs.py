@@ -12,6 +12,9 @@ from pathlib import Path
 from perfmodel.errors import Problem, SpecError
 from perfmodel.readings.chrome_trace import read_chrome_trace
 from perfmodel.readings.detect import detect
+from perfmodel.readings.metrics.mlflow import is_run, read_mlflow
+from perfmodel.readings.metrics.tensorboard import read_tensorboard
+from perfmodel.readings.metrics.wandb import read_wandb
 from perfmodel.readings.nsys_sqlite import read_nsys_sqlite
 from perfmodel.readings.rank_times import read_rank_times
 from perfmodel.readings.sacct import read_sacct
@@ -25,13 +28,27 @@ from perfmodel.readings.timings import (
     trace_rows,
     train_log_rows,
 )
-from perfmodel.readings.train_log import k_of_name, read_train_log
+from perfmodel.readings.train_log import TrainLog, k_of_name, read_train_log
 
 TRACES: dict[str, Callable[[Path], TraceSummary]] = {
     "chrome-trace": read_chrome_trace,
     "nsys-sqlite": read_nsys_sqlite,
 }
-_LOGS = ("train-log", "sacct", "rank-times", *TRACES)
+_METRICS: dict[str, Callable[[Path], TrainLog]] = {
+    "wandb": read_wandb,
+    "tensorboard": read_tensorboard,
+    "mlflow": read_mlflow,
+}
+LOGS_OF_STEPS = ("train-log", *_METRICS)
+_LOGS = (*LOGS_OF_STEPS, "sacct", "rank-times", *TRACES)
+
+
+def read_steps(path: Path, *, preset: str | None = None, pattern: str | None = None) -> TrainLog:
+    """The steps of one run, from its log or from what a tracker kept of it."""
+    kind = "train-log" if preset or pattern else detect(path)
+    if kind in _METRICS:
+        return _METRICS[kind](path)
+    return read_train_log(path, preset=preset, pattern=pattern)
 
 
 def timings(
@@ -46,7 +63,7 @@ def timings(
     A table comes back as it is: the study's parser then names its mistakes by their own line.
     """
     where, kept = Path(path), [] if readings is None else readings
-    if where.is_dir():
+    if where.is_dir() and not is_run(where):
         rows = _folder(where, preset, pattern, kept, set())
         if not rows:
             raise SpecError(Problem(str(where), code="R002", message="no logs in this folder"))
@@ -64,7 +81,16 @@ def is_table(path: Path, preset: str | None, pattern: str | None) -> bool:
     """Whether a file is a timings table already, to be read as it is."""
     if preset is not None or pattern is not None or path.is_dir():
         return False
-    return path.suffix.lower() == ".csv" or detect(path) == "timings"
+    kind = None if path.suffix.lower() == ".csv" and not is_log(path) else detect(path)
+    return kind in (None, "timings")
+
+
+def is_log(path: Path) -> bool:
+    """Whether a CSV is no table by K but a log: what a tracker of runs exports, or the times of ranks."""
+    try:
+        return detect(path) in ("wandb", "rank-times")
+    except SpecError:
+        return False
 
 
 def _folder(
@@ -79,7 +105,9 @@ def _folder(
         raise SpecError(Problem(str(folder), code="R002", message="no logs in this folder"))
     rows = _rows([item for item in entries if item.is_file()], preset, pattern, readings)
     for item in entries:
-        if item.is_dir():
+        if is_run(item):
+            rows += _rows([item], preset, pattern, readings)
+        elif item.is_dir():
             rows += _folder(item, preset, pattern, readings, seen)
     return rows
 
@@ -109,7 +137,7 @@ def _rows(files: list[Path], preset: str | None, pattern: str | None, readings: 
             readings.append(times)
             rows += rank_rows(times, _named_k(file))
         else:
-            log = read_train_log(file, preset=preset, pattern=pattern)
+            log = read_steps(file, preset=preset, pattern=pattern)
             readings.append(log)
             rows += train_log_rows(log)
     for k, run in traces.items():

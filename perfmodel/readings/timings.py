@@ -83,7 +83,7 @@ def train_log_rows(log: TrainLog) -> list[Row]:
             Problem(
                 log.path,
                 code="R003",
-                message="the log does not say how many workers ran",
+                message="the log does not state how many workers ran",
                 help="name the file so that it does, such as train_k8.log or run_8gpus.log",
             )
         )

@@ -185,7 +185,7 @@ def detect_preset(path: Path | str) -> str | None:
 def _chosen(path: Path, preset: str | None, pattern: str | None) -> Preset:
     if pattern is not None:
         if preset is not None:
-            raise UsageError("--pattern and --preset both say how to read the log: give one", code="U041")
+            raise UsageError("--pattern and --preset are two ways to read the log: give one", code="U041")
         return Preset("pattern", "", compiled_pattern(pattern), pattern)
     name = preset or detect_preset(path)
     if name is None:

@@ -15,9 +15,9 @@ from importlib import resources
 from typing import Any
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.report import svg, text, timeline
+from perfmodel.report import svg, text, timeline, workers
 from perfmodel.report.kinds import charts_of, module_of
-from perfmodel.report.model import Chart, Envelope, Role, Table, inputs_of, kind_of, result_of
+from perfmodel.report.model import Chart, Envelope, Role, Table, inputs_of, kind_of, mappings, result_of
 from perfmodel.report.stamp import Stamp, stamp
 from perfmodel.report.tables import tables
 
@@ -52,6 +52,7 @@ def render(envelope: Envelope, command: str = "") -> str:
         f"<header><h1>{escape(title)}</h1>{_answer(envelope, kind.answer(envelope))}{_facts(envelope)}</header><main>",
         _figure(charts[0], "chart-0") if charts else "",
         timeline.figure(drawn) if isinstance(drawn := result_of(envelope).get("timeline"), Mapping) else "",
+        workers.figures(mappings(result_of(envelope).get("workers"))),
         _notes(kind.notes(envelope)),
     ]
     for role, heading in _SECTIONS:
@@ -222,7 +223,7 @@ def _footer(envelope: Envelope, mark: Stamp) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shown if len(shown) <= 160 else shown[:157] + "..."
 

@@ -116,23 +116,44 @@ def result_of(envelope: Envelope) -> dict[str, Any]:
     return dict(result) if isinstance(result, Mapping) else {}
 
 
-def inputs_of(envelope: Envelope) -> dict[str, Any]:
+def inputs_of(envelope: Envelope) -> dict[str, object]:
     """The `inputs` mapping of an envelope, empty when it has none."""
     inputs = envelope.get("inputs")
     return dict(inputs) if isinstance(inputs, Mapping) else {}
 
 
-def mapping(value: Any) -> dict[str, Any]:
+def mapping(value: object) -> dict[str, Any]:
     """A mapping, empty for anything else."""
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def mappings(value: Any) -> list[dict[str, Any]]:
+def mappings(value: object) -> list[dict[str, Any]]:
     """The mappings of a list, without anything else that was in it."""
     items = value if isinstance(value, (list, tuple)) else ()
     return [dict(item) for item in items if isinstance(item, Mapping)]
 
 
-def listed(value: Any) -> list[Any]:
+def amount(row: Mapping[str, object], key: str) -> float | None:
+    """A number of a mapping, None for anything else.
+
+    >>> amount({"k": 8, "cause": "host"}, "k"), amount({"k": 8, "cause": "host"}, "cause")
+    (8, None)
+    """
+    value = row.get(key)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def as_cell(value: object) -> Cell:
+    """What a table can hold: nested things become short text."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={as_cell(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(as_cell(item)) for item in value)
+    return str(value)
+
+
+def listed(value: object) -> list[Any]:
     """A list, one item for a single value, none for None."""
     return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]

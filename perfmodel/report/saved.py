@@ -14,7 +14,7 @@ _MOST_BYTES = 500_000_000
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The envelope in `path`; HTML is told from JSON by its first character."""
+    """The envelope in `path`; HTML and JSON differ in their first character."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise SpecError(Problem(str(path), code="R003", message="too large for a saved result"))
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def check(found: Any) -> dict[str, Any]:
+def check(found: object) -> dict[str, object]:
     """Insist on the envelope's form."""
     wanted = 'a saved result starts {"schema": "perfmodel/<kind>/1", "version": ..., "inputs": {...}, "result": {...}}'
     if not isinstance(found, dict) or not kind_of(found):

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.report.model import Envelope, inputs_of
 
@@ -41,12 +40,12 @@ def stamp(envelope: Envelope, command: str = "") -> Stamp:
     )
 
 
-def _hash(value: Any) -> str:
+def _hash(value: object) -> str:
     if isinstance(value, Mapping) and isinstance(value.get("sha256"), str):
         return str(value["sha256"])
     return _digest(value)
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perfmodel.report import spark, text
 from perfmodel.report.kinds import charts_of, common, module_of
 from perfmodel.report.model import Column, Envelope, Table
+from perfmodel.report.screen import Part, first_screen, printed
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import main_table, tables
 
@@ -16,16 +19,64 @@ if TYPE_CHECKING:
 WIDTH = 80
 WIDE = 120  # tables grow no further: eyes lose the line
 NARROWEST = 24
+MOST_ROWS = 500  # of one table: nobody scrolls through more, and a second draws some 300
 HEADING_LINES = 2  # where there is room
 
 
-def render(envelope: Envelope, console: Console | None = None) -> None:
-    """Print an envelope; without a console, to standard output with colour only where it is wanted."""
+def render(envelope: Envelope, console: Console | None = None, *, full: bool = True) -> None:
+    """Print an envelope; without a console, to standard output with colour only where it is wanted.
+
+    Not `full`, a kind that has a first screen prints that.
+    """
     from rich.console import Console
-    from rich.markup import escape
 
     console = console or Console(highlight=False)
     console.width = max(console.width, NARROWEST)  # COLUMNS may say anything
+    first = getattr(module_of(envelope), "FIRST_SCREEN", None)
+    if first is not None and not full:
+        for part in _first_screen(envelope, console, *first):
+            console.file.write(part.printed)
+        return
+    _head(envelope, console)
+    main = main_table(envelope)
+    for table in _shown(envelope):
+        _table(table, console, main)
+    notes = module_of(envelope).notes(envelope)
+    if notes:
+        console.print()
+    for note in notes:
+        _note(note, console)
+    _foot(envelope, console)
+
+
+def _first_screen(envelope: Envelope, console: Console, budget: int, titles: Sequence[str]) -> list[Part]:
+    """The parts of the first screen: head, the named tables, notes as far as they fit, and the stamp."""
+    found = _shown(envelope)
+    named = [table for title in titles for table in found if table.title == title]
+    others = [table.title for table in found if table not in named]
+    return first_screen(
+        budget,
+        printed(console, lambda: _head(envelope, console)),
+        [
+            (table, lambda one: printed(console, lambda: _table(one, console, None, all_columns=False)))
+            for table in named
+        ],
+        others,
+        [printed(console, partial(_note, note, console)) for note in module_of(envelope).notes(envelope)],
+        printed(console, lambda: _foot(envelope, console)),
+        lambda words: printed(console, lambda: _dim(words, console)),
+    )
+
+
+def _shown(envelope: Envelope) -> list[Table]:
+    """The tables that a terminal shows."""
+    return [t for t in tables(envelope) if t.role not in ("detail", "assumptions", "limits") and t.rows]
+
+
+def _head(envelope: Envelope, console: Console) -> None:
+    """Title, answer and curve."""
+    from rich.markup import escape
+
     kind = module_of(envelope)
     console.print(escape(prose(kind.title(envelope), console)), highlight=False, style="bold")
     answer = kind.answer(envelope)
@@ -40,19 +91,28 @@ def render(envelope: Envelope, console: Console | None = None) -> None:
             crop=False,
             soft_wrap=True,
         )
-    main = main_table(envelope)
-    for table in tables(envelope):
-        if table.role not in ("detail", "assumptions", "limits") and table.rows:
-            console.print()
-            held = main is not None and table.title == main.title
-            print_table(table, console, fuller="csv" if held else "md")
-    notes = kind.notes(envelope)
-    if notes:
-        console.print()
-    for note in notes:
-        words = note if note.startswith("warning: ") else f"note: {note}"
-        console.print(escape(prose(words, console)), highlight=False, style="dim")
+
+
+def _table(table: Table, console: Console, main: Table | None, *, all_columns: bool = True) -> None:
+    console.print()
+    held = main is not None and table.title == main.title
+    print_table(table, console, fuller=("csv" if held else "md") if all_columns else "")
+
+
+def _note(note: str, console: Console) -> None:
+    _dim(note if note.startswith("warning: ") else f"note: {note}", console)
+
+
+def _foot(envelope: Envelope, console: Console) -> None:
+    from rich.markup import escape
+
     console.print(escape(clean(stamp(envelope).line, console)), highlight=False, style="dim")
+
+
+def _dim(words: str, console: Console) -> None:
+    from rich.markup import escape
+
+    console.print(escape(prose(words, console)), highlight=False, style="dim")
 
 
 def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = False) -> list[str]:
@@ -82,7 +142,7 @@ def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = Fa
 
 
 def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
-    """One table; when it is too wide the columns of least priority are left out and named; `fuller` is the format that has all its columns."""
+    """One table; when it is too wide the columns of least priority are left out and named; `fuller` is the format that has all its columns (none: they are not named)."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -112,17 +172,20 @@ def print_table(table: Table, console: Console, fuller: str = "csv") -> None:
             overflow="fold",
         )
     tick = "*" if simple else "✓"
-    for r in range(len(table.rows)):
+    for r in range(min(len(table.rows), MOST_ROWS)):
         chosen = r in table.marked
         cells = [escape(text.in_cell(clean(cells[r], console), widths[i])) for i, (_, cells) in shown.items()]
         grid.add_row(
             *([tick if chosen else ""] if table.marked else []), *cells, style="bold" if chosen else None
         )
     console.print(grid, highlight=False)
+    if len(table.rows) > MOST_ROWS:
+        words = f"{len(table.rows) - MOST_ROWS:,} more rows with --format {fuller}"
+        console.print(escape(prose(words, console)), highlight=False, style="dim")
     if table.note:
         console.print(escape(prose(table.note, console)), highlight=False, style="dim")
     dropped = [head.title for i, head in enumerate(heads) if i not in widths and _says(table, i)]
-    if dropped:
+    if dropped and fuller:
         words = f"more columns with --format {fuller}: {', '.join(dropped)}"
         console.print(escape(prose(words, console)), highlight=False, style="dim")
 

@@ -43,7 +43,7 @@ def with_digits(digits: int | None) -> Iterator[None]:
 
 
 def stated_digits() -> int | None:
-    """The significant digits that were asked for, None where nobody asked."""
+    """The significant digits that were asked for, else None."""
     return _DIGITS.get()
 
 

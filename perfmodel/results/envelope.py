@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ class AroundText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         number = pattern("1").removeprefix("^").removesuffix("$")
         text = {
             "type": "string",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, gathered
 from perfmodel.specs.checking import Path as Loc
@@ -20,7 +20,11 @@ from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import ZOO, files_by_name, spec_folders
 from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+from perfmodel.specs.recount import outdated
 from perfmodel.specs.workload import Workload
+
+if TYPE_CHECKING:
+    from perfmodel.specs.quotes import Quote
 
 MODELS: dict[str, type[Record]] = {
     "accelerators": Accelerator,
@@ -59,12 +63,13 @@ class Catalog:
         self._trees: dict[Path, Tree] = {}
         self._models: dict[tuple[str, str], Record] = {}
         self._grids: dict[str, Tree] | None = None
+        self.quotes: tuple[Quote, ...] = ()  # a buyer's own prices, which win over those of the folders
 
     @classmethod
     def default(cls, extra_dirs: Iterable[str | Path] = ()) -> Catalog:
         """The shipped catalogue under `./hardware_specs`, PERFMODEL_SPECS and `extra_dirs`; the last named win.
 
-        Everything in `extra_dirs` is read at once, so that all that is wrong there is told at once.
+        Everything in `extra_dirs` is read at once, so that all faults there are reported at once.
         """
         extra = [Path(folder) for folder in extra_dirs]
         catalog = cls(spec_folders(extra), ZOO)
@@ -182,6 +187,9 @@ class Catalog:
         own = tree.without("extends")
         if "name" not in own.value:
             own = own.with_item("name", Tree(f"{extends.value}{VARIED}", extends.mark))
+        if kind == "workloads" and isinstance(parent.value, dict):
+            for key in outdated(own.value, {*parent.value, *own.value}):
+                parent = parent.without(key)
         # A variant is another thing: it takes over the values, not the title.
         return merge(parent.without("title"), own)
 
@@ -286,7 +294,7 @@ def _text(path: Path, state: tuple[int, ...] | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _parsed(path: Path, shown: str, state: tuple[int, ...]) -> Tree:
-    """The tree of a file in this state; nobody may change it."""
+    """The tree of a file in this state; it must not be changed."""
     return read_file(path, shown=shown)
 
 

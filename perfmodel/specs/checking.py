@@ -17,6 +17,11 @@ Path = tuple[str | int, ...]
 # Where `perfmodel schema` lists the keys of a model that is not named like its file.
 _SCHEMAS = {
     "JobFile": "job",
+    "ServiceClaim": "service-claim",
+    "ClaimedService": "service-claim",
+    **dict.fromkeys(
+        ("ServingFile", "Serving", "OfferedLoad", "Objectives", "ServedLayout", "Lengths", "Limits"), "job"
+    ),
     "Offer": "price",
     "PriceWords": "job",
     "PolicyFile": "policies",

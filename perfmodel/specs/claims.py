@@ -33,6 +33,12 @@ class Point(SpecModel):
     )
     throughput: Positive | None = Field(None, description="Samples per second, all accelerators together.")
     tokens_per_s: Positive | None = Field(None, description="Tokens per second, all accelerators together.")
+    throughput_per_accelerator: Positive | None = Field(
+        None, description="Samples per second of one accelerator."
+    )
+    tokens_per_s_per_accelerator: Positive | None = Field(
+        None, description="Tokens per second of one accelerator."
+    )
     speedup: Positive | None = Field(None, description="T(baseline) / T(k).")
     efficiency: Share | None = Field(None, description="Speedup over k.")
     mfu: Share | None = Field(None, description="Model FLOP/s over the peak.")
@@ -59,6 +65,25 @@ class Point(SpecModel):
     )
 
 
+class Versus(SpecModel):
+    """Another machine that the slide compares with."""
+
+    cluster: Cluster | None = Field(None, description="The other machine: catalogue name, or inline.")
+    accelerator: Accelerator | None = Field(
+        None, description="The other accelerator, when that is all the slide says."
+    )
+    speedup: Positive = Field(description="How many times as fast the claim's machine is said to be.")
+    k: Count | None = Field(None, description="Accelerators of the other machine; as many as of the claim's.")
+    precision: Precision | None = Field(
+        None, description="Type of the matmuls there; the claim's when missing."
+    )
+
+    @property
+    def device(self) -> Accelerator | None:
+        """The accelerator, whether named or part of the cluster."""
+        return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
+
+
 class Claim(FileModel):
     """A vendor's claim."""
 
@@ -81,13 +106,23 @@ class Claim(FileModel):
     headline: Point | None = Field(None, description="What the slide shouts.")
     baseline: Point | None = Field(None, description="What speedups are measured from.")
     points: tuple[Point, ...] = Field((), description="The chart.")
+    versus: Versus | None = Field(
+        None, description="Another machine, and how many times as fast this one is."
+    )
     price: HourlyPrice | None = Field(None, description="Per accelerator.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Claim:
-        if not self.points and self.headline is None:
+        if not self.points and self.headline is None and self.versus is None:
             raise problem(
                 "S004", "a claim needs points or a headline", "such as headline: {k: 256, speedup: 180}"
+            )
+        if self.versus is not None and (self.versus.device is None or self.device is None):
+            raise problem(
+                "S004",
+                "a comparison of two machines names both",
+                "cluster or accelerator, of the claim and in versus",
+                at="versus",
             )
         if (
             self.cluster is not None
@@ -126,6 +161,14 @@ def claim_from_tree(tree: Tree, folder: Path, catalog: Catalog) -> Claim:
     result = Resolution(tree)
     for key, kind in (("workload", "workloads"), ("cluster", "clusters"), ("accelerator", "accelerators")):
         locate(result, key, kind, folder, catalog)
+    versus = result.tree.get("versus")
+    if versus is not None and isinstance(versus.value, dict):
+        inner = Resolution(versus)
+        for key, kind in (("cluster", "clusters"), ("accelerator", "accelerators")):
+            locate(inner, key, kind, folder, catalog)
+        result.tree = result.tree.with_item("versus", inner.tree)
+        result.problems.extend(inner.problems)
+        result.bad.extend(("versus", *path) for path in inner.bad)
     claim = build(Claim, result.tree, result.bad, result.problems)
     claim._tree = result.tree
     return claim

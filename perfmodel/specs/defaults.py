@@ -63,7 +63,7 @@ class Finisher:
         self._algorithms()
         if spec.jitter is not None and spec.jitter.samples and len(spec.jitter.samples) < k[-1]:
             self.notes.append(
-                f"jitter: {len(spec.jitter.samples)} samples say nothing of the slowest of {k[-1]}: the wait stops growing at "
+                f"jitter: {len(spec.jitter.samples)} samples are too few for the slowest of {k[-1]}: the wait stops growing at "
                 "the longest of them; declare a family for the tail"
             )
         cluster, network = completed(spec.cluster, self.catalog)
@@ -83,6 +83,7 @@ class Finisher:
             layout=layout,
             k=k,
             k_given=k_given,
+            headroom=spec.headroom,
             steps=steps,
             run_samples=run_samples,
             batch_range=self.batch_range,
@@ -112,15 +113,14 @@ class Finisher:
         return job
 
     def _framework(self) -> Framework:
-        """The class of software of the stack that was named, else the one such workloads are mostly run on."""
+        """The class of software of the stack that was named, else an unknown one."""
         stack = self.spec.stack
         if stack is not None and stack.framework is not None:
             return CLASS_OF[stack.framework][bool(stack.compiled)]
-        usual: Framework = (
-            "megatron_core" if self.spec.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
+        self.notes.append(
+            "the framework is not stated: predicted as an unknown one, with a wider band; framework or stack.framework narrows it"
         )
-        self.notes.append(f"framework {usual} is a default: nobody gave one, and others may be far slower")
-        return usual
+        return "unknown"
 
     def _stack(self) -> GradientType | None:
         """Check what the stack says twice, note what nothing models; the type in which gradients are exchanged."""
@@ -140,7 +140,12 @@ class Finisher:
                 "write precision: fp8, or leave fp8_recipe out",
             )
         for name in unmodelled(stack):
-            self.notes.append(f"stack.{name} is stated, not modelled yet")
+            memory = (
+                ": what is held on the device is, the time of the transfers is not"
+                if name == "offload"
+                else ""
+            )
+            self.notes.append(f"stack.{name} is stated, not modelled yet{memory}")
         return given or stack.gradient_dtype
 
     def _scheduled(self, layout: Layout) -> Layout:
@@ -157,7 +162,7 @@ class Finisher:
         return layout.model_copy(update={"schedule": said})
 
     def _sharded_in_a_node(self, layout: Layout, shared: Sequence[int]) -> Layout:
-        """`hsdp` of which nobody gave the group: the ranks of a node, where they divide those that share weights."""
+        """The group of `hsdp` where none is stated: the ranks of a node, where they divide those that share weights."""
         in_node = max(self.spec.cluster.node.accelerators_per_node // layout.tp, 1)
         uneven = [ranks for ranks in shared if ranks > in_node and ranks % in_node]
         if uneven:  # a group of all ranks: fsdp by another name
@@ -166,14 +171,14 @@ class Finisher:
                 f"share weights at K = {uneven[0] * layout.tp * layout.pp}; give a shard_group"
             )
             return layout
-        self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: nobody gave one")
+        self.notes.append(f"shard_group {in_node}, the ranks of a node, is a default: none was stated")
         return layout.model_copy(update={"shard_group": in_node})
 
     def _refuse(self, path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         self.problems.append(self.tree.mark_at(path).problem(code, message, help))
 
     def _algorithms(self) -> None:
-        """Reduction in the switch needs a switch that reduces; what an exchange cannot do is said."""
+        """Reduction in the switch needs a switch that reduces; a note names what an exchange cannot do."""
         chosen, cluster = self.spec.algorithm, self.spec.cluster
         if chosen is None:
             return
@@ -233,7 +238,7 @@ class Finisher:
             if spec.global_batch is None:
                 batch = max(1, DEFAULT_TOKENS // (seq_len or 1)) if in_tokens else DEFAULT_SAMPLES
                 self.notes.append(
-                    f"global_batch {batch} {spec.workload.sample}s is a default: nobody gave one"
+                    f"global_batch {batch} {spec.workload.sample}s is a default: none was stated"
                 )
                 return batch, None
             return spec.global_batch, None
@@ -243,7 +248,7 @@ class Finisher:
                 if in_tokens
                 else DEFAULT_SAMPLES_PER_ACCELERATOR
             )
-            self.notes.append(f"batch_per_accelerator {each} is a default: nobody gave one")
+            self.notes.append(f"batch_per_accelerator {each} is a default: none was stated")
             return None, each
         return None, spec.batch_per_accelerator
 

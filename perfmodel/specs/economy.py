@@ -29,7 +29,7 @@ class Offer(Record):
     """A price record of the catalogue: one machine at one provider. Prices are for the whole machine."""
 
     provider: str | None = Field(None, description="Who sells it.")
-    node: str | None = Field(None, description="Node id, when the catalogue knows the machine.")
+    node: str | None = Field(None, description="Node id, when the machine is in the catalogue.")
     accelerator: str | None = Field(None, description="Accelerator id.")
     accelerators: Annotated[float, Number(least=0, most=100_000, above=True)] = Field(
         description="Accelerators in the machine."

@@ -104,6 +104,9 @@ class Quantity:
         return number
 
 
+_BILLIONS = re.compile(r"(?<=[0-9]) ?(B|bn|billion)$")
+
+
 class ReadByItself:
     """A field whose value `read` understands without what stands around it."""
 
@@ -149,6 +152,8 @@ class Number(ReadByItself):
             raise problem("S005", f"expected {what}, got {found}")
         if isinstance(value, int):
             return self._limited(value, value)
+        if self.whole and isinstance(value, str):
+            value = _BILLIONS.sub("G", value)  # a count is no amount of data: 100B tokens are 100 billion
         try:
             number = parse(value, "1")
         except UnitError as error:

@@ -134,7 +134,7 @@ class Link(Record):
     )
     in_network_reduction: bool = Field(False, description="Whether the switches add up values on the way.")
     topology: NodeTopology | None = Field(
-        None, description="How it joins the accelerators of a node that does not say itself."
+        None, description="How it joins the accelerators of a node that states no topology."
     )
 
 
@@ -225,7 +225,7 @@ class Cluster(Record):
 
     @property
     def cards(self) -> int | None:
-        """Network cards of a node: those used, else the node's own; None where nobody said."""
+        """Network cards of a node: those used, else the node's own; None where neither is stated."""
         return self.nics_per_node or self.node.nics_per_node
 
     @property

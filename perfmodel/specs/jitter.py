@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from perfmodel.errors import Problem, SpecError
-from perfmodel.files import read_bytes
+from perfmodel.files import csv_faults, read_bytes
 from perfmodel.specs.fields import Number, SpecModel, problem
 from perfmodel.units import plain_number
 
@@ -106,11 +106,12 @@ def read_samples(path: Path) -> list[float]:
         raise SpecError(Problem(str(path), code="S012", message=f"cannot read: {error.strerror}")) from None
     except UnicodeDecodeError:
         raise SpecError(Problem(str(path), code="S012", message="not UTF-8 text")) from None
-    rows = [
-        (n, row)
-        for n, row in enumerate(csv.reader(io.StringIO(text)), start=1)
-        if row and not row[0].startswith("#")
-    ]
+    with csv_faults(str(path), "S012"):
+        rows = [
+            (n, row)
+            for n, row in enumerate(csv.reader(io.StringIO(text, newline="")), start=1)
+            if row and not row[0].startswith("#")
+        ]
     at = 0
     if rows and not _is_number(rows[0][1][0]):
         names = [cell.strip() for cell in rows[0][1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,7 @@ from perfmodel.specs.hardware import Bandwidth, Cluster
 from perfmodel.specs.jitter import Jitter
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.precisions import Precision
+from perfmodel.specs.serving import Serving
 from perfmodel.specs.stack import FrameworkClass, GradientType, Stack
 from perfmodel.specs.workload import TRANSFORMER_KINDS, Workload
 
@@ -35,6 +36,7 @@ Budget = Annotated[float, Quantity("USD", least="0.01 USD", most="1000 MUSD")]
 Algorithm = Literal[
     "auto", "ring", "tree", "halving_doubling", "in_switch", "hierarchical", "parameter_server"
 ]
+Headroom = Annotated[float, Number(least=0, most=0.9)]
 Framework = FrameworkClass
 
 
@@ -124,7 +126,12 @@ class JobFile(SpecModel):
         description="Tokens per optimizer step, in place of global_batch: 4M, or 4M +-10 % where a near batch will do.",
     )
     layout: Layout | None = Field(None, description="auto, or a mapping of degrees; missing degrees are 1.")
-    k: Any = Field(None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps).")
+    headroom: Headroom | None = Field(
+        None, description="Share of a device's memory that automatic layouts leave free; 0.05."
+    )
+    k: object = Field(
+        None, description="Worker counts: 8, [1, 2, 4], 1..1024 (doubling) or 64..128:8 (steps)."
+    )
     steps: Count | None = Field(None, description="Optimizer steps of the whole run.")
     tokens: Count | None = Field(None, description="Tokens of the whole run, in place of steps.")
     tokens_per_parameter: TokensPerParameter | None = Field(
@@ -170,6 +177,10 @@ class JobFile(SpecModel):
     )
     slow_devices: SlowDevices | None = Field(None, description="Devices that are always slower.")
     stack: Stack | None = Field(None, description="Declared facts of the software stack.")
+    serving: Serving | None = Field(
+        None,
+        description="Of a job that serves requests: engine, lengths, load and objectives; no key of training goes with it.",
+    )
     algorithm: Algorithms | None = Field(
         None,
         description="Algorithm of the collectives, one word for all or a mapping by kind of exchange; auto: the library's own.",
@@ -206,6 +217,7 @@ class Job(FileModel):
     layout: Layout | Literal["auto"]
     k: tuple[int, ...]
     k_given: bool
+    headroom: float | None = None
     steps: int | None
     run_samples: int | None = None
     batch_range: tuple[int, int] | None = None

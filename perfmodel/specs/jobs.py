@@ -16,6 +16,9 @@ from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.jitter import Jitter, read_samples
 from perfmodel.specs.job import Algorithm, Algorithms, Job, JobFile, Reliability
 from perfmodel.specs.loader import Mark, Source, Tree, graft, merge, read_file
+from perfmodel.specs.recount import COUNTED, DIMENSIONS, outdated, told
+from perfmodel.specs.serving import ServingJob
+from perfmodel.specs.serving_words import KEY, is_serving, serving_job
 
 __all__ = [
     "WORKLOAD_READERS",
@@ -23,9 +26,13 @@ __all__ = [
     "Job",
     "JobFile",
     "Reliability",
+    "ServingJob",
+    "any_job_from_tree",
     "job_from_tree",
+    "load_any_job",
     "load_job",
     "locate",
+    "serves",
 ]
 
 # `workload: {hf: config.json}` and `{torch: "mod:fn"}`: a reader takes the target, with a file name made absolute
@@ -37,6 +44,7 @@ WORKLOAD_READERS: dict[str, Callable[[str], Any] | str] = {
 }
 # A file that is no job may be a framework's configuration: path and overrides to a tree with notes, or None.
 FOREIGN_READER = "perfmodel.frameworks.job:tree_of"
+SERVING_VERBS = "predict, plan, check, explain, compare, roofline and calibrate"
 _FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_len", "precision", "layout"})
 
 
@@ -47,6 +55,17 @@ def load_job(
     extra_dirs: Iterable[str | Path] = (),
     catalog: Catalog | None = None,
 ) -> Job:
+    """The training job of `load_any_job`; one that serves is refused in words."""
+    return _training(load_any_job(source, overrides=overrides, extra_dirs=extra_dirs, catalog=catalog))
+
+
+def load_any_job(
+    source: str | Path | Mapping[str, object] | None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    extra_dirs: Iterable[str | Path] = (),
+    catalog: Catalog | None = None,
+) -> Job | ServingJob:
     """Read a job file (or a mapping, or none), put `overrides` (dotted paths) over it, resolve names, fill in defaults."""
     catalog = catalog or Catalog.default(extra_dirs)
     notes: tuple[str, ...] = ()
@@ -65,7 +84,7 @@ def load_job(
             raise SpecError(
                 tree.mark.problem("S005", "a job is a mapping of keys", "perfmodel init writes an example")
             )
-    job = job_from_tree(
+    job = any_job_from_tree(
         tree, folder, catalog, overrides or {}, default_name=path.stem if path is not None else None
     )
     return job.model_copy(update={"notes": (*notes, *job.notes)}) if notes else job
@@ -96,6 +115,34 @@ def _read(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, ..
 def job_from_tree(
     tree: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any], default_name: str | None = None
 ) -> Job:
+    """The training job of `any_job_from_tree`; one that serves is refused in words."""
+    return _training(any_job_from_tree(tree, folder, catalog, overrides, default_name))
+
+
+def serves(path: Path | None) -> bool:
+    """Whether a file is a job that serves, by its keys alone; what is wrong with it is for its reader to say."""
+    if path is None:
+        return False
+    try:
+        return is_serving(read_file(path))
+    except SpecError:
+        return False
+
+
+def _training(job: Job | ServingJob) -> Job:
+    if isinstance(job, ServingJob):
+        raise job.error_at(
+            KEY,
+            "S010",
+            "this job serves requests, and what was asked is answered for training jobs alone",
+            f"serving jobs are answered by {SERVING_VERBS}",
+        )
+    return job
+
+
+def any_job_from_tree(
+    tree: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any], default_name: str | None = None
+) -> Job | ServingJob:
     """The job that a mapping describes; relative file names start at `folder`."""
     deep: list[tuple[list[str], Tree]] = []
     for key, value in overrides.items():
@@ -109,9 +156,31 @@ def job_from_tree(
     resolved = _references(tree, folder, catalog)
     for parts, item in deep:
         resolved.tree = _set(resolved, parts, item, catalog, "jobs")
+    if is_serving(resolved.tree):
+        return serving_job(resolved, folder, catalog, default_name)
+    recounted = _recounted(resolved, [parts for parts, _ in deep], tree.get("workload"))
     written = _measured_jitter(_shorthands(resolved), folder, resolved)
     spec = build(JobFile, written, resolved.bad, resolved.problems)
-    return Finisher(spec, written, catalog).job(default_name)
+    job = Finisher(spec, written, catalog).job(default_name)
+    return job.model_copy(update={"notes": (*job.notes, recounted)}) if recounted else job
+
+
+def _recounted(resolved: Resolution, changed: list[list[str]], written: Tree | None) -> str | None:
+    """Drop the stated parameters of a workload whose dimensions were changed; what to say of it, and of a variant."""
+    names = {parts[1] for parts in changed if parts[0] == "workload" and len(parts) == 2}
+    workload = resolved.tree.get("workload")
+    if workload is None or not isinstance(workload.value, dict):
+        return None
+    gone = outdated(names, workload.value)
+    for key in gone:
+        workload = workload.without(key)
+    resolved.tree = resolved.tree.with_item("workload", workload)
+    own = written.value if written is not None and isinstance(written.value, dict) else {}
+    # A variant of a model (`extends`) left its counts behind where the model was looked up.
+    varied = set(own) if "extends" in own and not set(COUNTED) & set(own) else set()
+    if gone or varied & DIMENSIONS:
+        return told(names | varied)
+    return None
 
 
 def _flag(key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import core_schema
@@ -29,12 +29,12 @@ class WordOrShare(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         words = {"enum": list(get_args(RecomputeWord)), "type": "string"}
         share = _SHARE.__get_pydantic_json_schema__(schema, handler)
         return {"anyOf": [words, *share["anyOf"]]}
 
-    def read(self, value: Any) -> RecomputeWord | float:
+    def read(self, value: object) -> RecomputeWord | float:
         """A word, or a number of 0 to 1; the two ends of the shares have a word of their own."""
         words: tuple[RecomputeWord, ...] = get_args(RecomputeWord)
         for word in words:
@@ -50,7 +50,7 @@ class WordOrShare(ReadByItself):
         return "none" if share == 0.0 else "full" if share == 1.0 else share
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -76,7 +76,7 @@ class Layout(SpecModel):
     )
     vpp: Degree | None = Field(
         None,
-        description="Virtual pipeline stages per device (interleaving); in a pipeline of which nobody says, a belief: as "
+        description="Virtual pipeline stages per device (interleaving); where a pipeline states none, a belief: as "
         "many as its kind of software mostly runs.",
     )
     micro_batch: Degree | None = Field(
@@ -134,7 +134,7 @@ class Layout(SpecModel):
 
     @property
     def interleaving_unsaid(self) -> bool:
-        """Whether this is a pipeline of which nobody said how many virtual stages a device has."""
+        """Whether this is a pipeline whose virtual stages a device are not stated."""
         return self.pp > 1 and self.vpp is None and self.schedule in (None, "interleaved")
 
 
@@ -142,7 +142,7 @@ DEGREES = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp")
 
 
 def layout_words(
-    layout: Mapping[str, Any], *, spelled_out: bool = False, micro_batch_of_one: bool = False
+    layout: Mapping[str, object], *, spelled_out: bool = False, micro_batch_of_one: bool = False
 ) -> str:
     """The layout of a result in a few words, degrees of one left out; `spelled_out` as a sentence has them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -15,13 +15,14 @@ from perfmodel.specs.checking import build
 from perfmodel.specs.fields import SpecModel
 from perfmodel.specs.folders import SUFFIXES
 from perfmodel.specs.job import Job
-from perfmodel.specs.jobs import job_from_tree, load_job
+from perfmodel.specs.jobs import any_job_from_tree, load_any_job
 from perfmodel.specs.loader import Mark, Tree, read_file
+from perfmodel.specs.serving import ServingJob
 
 LOCK_NAME = "perfmodel.lock.json"
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
@@ -42,13 +43,13 @@ class JobEntry(SpecModel):
     """A job of the file: another file, with values changed."""
 
     file: str = Field(description="Job file, relative to this file.")
-    set: dict[str, Any] = Field(default_factory=dict, description="Dotted path to value, as --set does.")
+    set: dict[str, object] = Field(default_factory=dict, description="Dotted path to value, as --set does.")
 
 
 class PolicyFile(SpecModel):
     """perfmodel.yaml."""
 
-    jobs: dict[str, Any] = Field(
+    jobs: dict[str, object] = Field(
         description="Name to a job file, an inline job, or {file: ..., set: {...}}.", min_length=1
     )
     policies: tuple[Policy, ...] = Field((), description="Rules.")
@@ -93,7 +94,7 @@ class Gate:
 
     path: Path
     spec: PolicyFile
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, Job | ServingJob]
     rules: tuple[Rule, ...]
     catalog: Catalog = field(repr=False, compare=False)
 
@@ -120,7 +121,7 @@ def load_policies(path: str | Path, *, extra_dirs: Iterable[str | Path] = ()) ->
         if not folder.is_dir()
     ]
     catalog = Catalog.default([*filter(Path.is_dir, folders), *extra_dirs])
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, Job | ServingJob] = {}
     entries = tree.value["jobs"].value
     for name, entry in entries.items():
         try:
@@ -171,20 +172,22 @@ def _long_forms(tree: Tree) -> Tree:
     return tree
 
 
-def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job:
+def _job(name: str, entry: Tree, folder: Path, catalog: Catalog) -> Job | ServingJob:
     if isinstance(entry.value, str):
         return _from_file(name, entry, folder, catalog, {})
     if not isinstance(entry.value, dict):
         raise SpecError(entry.mark.problem("S005", f"job {name}: expected a file name or a mapping"))
     file = entry.get("file")
     if file is None:
-        return job_from_tree(entry, folder, catalog, {}, default_name=name)
+        return any_job_from_tree(entry, folder, catalog, {}, default_name=name)
     build(JobEntry, entry)
     changes = entry.get("set")
     return _from_file(name, file, folder, catalog, {} if changes is None else changes.value)
 
 
-def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any]) -> Job:
+def _from_file(
+    name: str, file: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, object]
+) -> Job | ServingJob:
     path = folder / str(file.value)
     if not path.is_file():
         hint = (
@@ -193,7 +196,7 @@ def _from_file(name: str, file: Tree, folder: Path, catalog: Catalog, overrides:
             else "a job is a YAML file"
         )
         raise SpecError(file.mark.problem("S012", f"job {name}: no file {path}", hint))
-    return load_job(path, overrides=overrides, catalog=catalog)
+    return load_any_job(path, overrides=overrides, catalog=catalog)
 
 
 def _rules(tree: Tree, spec: PolicyFile) -> tuple[Rule, ...]:

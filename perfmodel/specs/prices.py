@@ -10,8 +10,10 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.economy import Offer, Price
 from perfmodel.specs.hardware import Cluster, Node
 from perfmodel.specs.loader import Mark
+from perfmodel.specs.quotes import ODD, Quote, median_rate, quoted
 from perfmodel.units import format_quantity, parse
 
+GIVEN = "per accelerator, as given"
 YEAR_S = 365.25 * 86400.0
 # Owned machines, where the job says nothing: defaults of a public cost calculator (aiinframap.com, 2026).
 OWNED_LIFE_S = 4 * YEAR_S
@@ -23,14 +25,17 @@ OWNED_ELECTRICITY = parse("0.08 USD/kWh", "USD/J")
 def resolve_price(
     price: Price | None, cluster: Cluster, catalog: Catalog, mark: Mark
 ) -> tuple[Price, list[Problem]]:
-    """Fill in what the job leaves open. `per_accelerator` stays None only where nobody sells the accelerator."""
+    """Fill in what the job leaves open. `per_accelerator` stays None only where no offer has the accelerator."""
     wanted = price or Price()
     if wanted.per_accelerator is not None:
-        note = wanted.note or f"{_hourly(wanted.per_accelerator)} per accelerator, as given"
-        return wanted.model_copy(update={"note": note}), []
+        note = wanted.note or f"{_hourly(wanted.per_accelerator)} {GIVEN}"
+        return wanted.model_copy(update={"note": note + _asked(wanted.per_accelerator, cluster, catalog)}), []
     if wanted.regime == "owned":
         return _owned(wanted, cluster, catalog)
     node = cluster.node
+    own_quote = quoted(catalog.quotes, cluster, wanted.regime) if wanted.provider is None else None
+    if own_quote is not None:
+        return _from_quote(wanted, *own_quote), []
     known = [
         offer for offer in catalog.offers(node.accelerator.name) if offer.hourly(wanted.regime) is not None
     ]
@@ -59,6 +64,25 @@ def resolve_price(
         return wanted.model_copy(update={"note": note}), []
     reason = f"no {wanted.regime} price of {node.title or node.name} is known"
     return _median(wanted, known, f"{reason}: "), []
+
+
+def _from_quote(wanted: Price, quote: Quote, rate: float) -> Price:
+    words = [f"{_hourly(rate)} per accelerator, your own quote of {quote.node or quote.accelerator}"]
+    words += [text for text in (quote.provider, quote.terms, quote.date) if text]
+    update = {"per_accelerator": rate, "note": ", ".join(words), "source": "own quote", "date": quote.date}
+    return wanted.model_copy(update=update)
+
+
+def _asked(rate: float, cluster: Cluster, catalog: Catalog) -> str:
+    """A question where a price of one accelerator is far from what is usual; nothing elsewhere."""
+    device = cluster.node.accelerator.name
+    usual = median_rate(str(device), catalog)
+    if not usual or usual / ODD < rate < usual * ODD:
+        return ""
+    count = cluster.node.accelerators_per_node
+    times = f"{rate / usual:.3g} times" if rate > usual else f"{usual / rate:.3g} times less than"
+    asked = f"is it of a machine of {count}?" if rate > usual else "is it of a part of one?"
+    return f"; that is {times} the median of {device} ({_hourly(usual)}): {asked}"
 
 
 def _own_offer(node: Node, catalog: Catalog) -> Offer | None:

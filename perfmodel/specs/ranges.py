@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from perfmodel.errors import UsageError
 
 MAX_K = 10_000_000
-MAX_COUNT = 100_000
+MAX_COUNT = 10_000  # some ten seconds of a prediction
 _RANGE = re.compile(r"(\d+)\s*\.\.\s*(\d+)(?:\s*:\s*(\d+))?", re.ASCII)
 _HELP = "write 8, or 1,2,4,8, or 1..1024 (doubling), or 64..128:8 (steps of 8)"
 

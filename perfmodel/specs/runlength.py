@@ -25,7 +25,7 @@ class Length:
     seq_len: int | None
 
     def resolved(self) -> tuple[int | None, int | None]:
-        """Steps, and samples, of the whole run; None where nobody says or, of steps, where they differ with K."""
+        """Steps, and samples, of the whole run; None where not stated or, of steps, where they differ with K."""
         spec, samples = self.spec, self._samples()
         batches = (
             [self.global_batch]
@@ -97,7 +97,7 @@ class Length:
         if not params:
             self.refuse(
                 "tokens_per_parameter",
-                f"nobody says how many parameters {spec.workload.name} has",
+                f"it is not stated how many parameters {spec.workload.name} has",
                 "--set workload.params=... states them, or write tokens",
                 "S004",
             )

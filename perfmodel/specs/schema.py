@@ -18,6 +18,7 @@ from perfmodel.specs.hardware import Accelerator, Cluster, Link, Node
 from perfmodel.specs.job import JobFile
 from perfmodel.specs.layout import Layout
 from perfmodel.specs.policies import PolicyFile
+from perfmodel.specs.serving_claims import ServiceClaim
 from perfmodel.specs.workload import Workload
 
 MODELS: dict[str, type[BaseModel]] = {
@@ -32,6 +33,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "grids": Grid,
     "job": JobFile,
     "claim": Claim,
+    "service-claim": ServiceClaim,
     "policies": PolicyFile,
 }
 _CATALOGUE = {"Accelerator", "Link", "Node", "Cluster", "Workload", "Offer", "Grid"}
@@ -40,6 +42,7 @@ _REFERENCE_KEYS: dict[str, set[str]] = {
     "Cluster": set(REFERENCES["clusters"]),
     "JobFile": {"workload", "cluster", "grid"},
     "Claim": {"workload", "cluster", "accelerator"},
+    "ServiceClaim": {"workload", "cluster", "accelerator"},
 }
 _READ_FROM = {
     "file": {"type": "string", "description": "A YAML file, relative to this one."},
@@ -48,6 +51,7 @@ _READ_FROM = {
 }
 
 
+_A_TRACE = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
 _UNSOURCED = frozenset({"name", "title", "source", "date", "confidence", "notes", "expression", "file"})
 
 
@@ -69,6 +73,7 @@ def schema(name: str) -> dict[str, Any]:
     raw = model.model_json_schema(mode="validation")
     definitions = {key: _relaxed(key, item) for key, item in raw.pop("$defs", {}).items()}
     definitions["Sourced"] = _sourced()
+    _short_forms(definitions)
     body = _relaxed(model.__name__, raw)
     if name == "grids":
         definitions["Grid"] = body
@@ -181,6 +186,28 @@ def _special(name: str, body: dict[str, Any]) -> None:
     }
     for key, edit in edits.get(name, {}).items():
         edit(body["properties"][key])
+
+
+def _short_forms(definitions: dict[str, Any]) -> None:
+    """What a service may write in short: a number of tokens, a trace, `auto`, `offline`."""
+    own = definitions.get("Serving", {}).get("properties", {})
+    for key in ("input_tokens", "output_tokens"):
+        if key in own:
+            _or({"type": "number", "minimum": 1})(own[key])
+            _or(_A_TRACE)(own[key])
+    for key, word in (("layout", "auto"), ("load", "offline"), ("load", "auto")):
+        if key in own:
+            _or({"const": word})(own[key])
+    load = definitions.get("OfferedLoad", {}).get("properties", {})
+    if load:
+        _or(_A_TRACE)(load["arrivals"])
+        _or(
+            {
+                "type": "object",
+                "properties": {"requests": {"type": "integer", "minimum": 1}},
+                "required": ["requests"],
+            }
+        )(load["offline"])
 
 
 def _or(form: dict[str, Any]) -> Callable[[dict[str, Any]], None]:

@@ -50,6 +50,8 @@ Fp8Recipe = Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "n
 PipelineOrder = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe"]
 ContextExchange = Literal["ring", "all-gather", "all-to-all", "ring+all-to-all"]
 Dispatcher = Literal["all-gather", "all-to-all", "deepep", "hybridep"]
+Optimizer = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd", "sgd-momentum"]
+FrozenType = Literal["nf4", "nf4-dq", "int8", "fp8"]
 Offloaded = Literal["optimizer", "parameters", "activations"]
 Power = Annotated[float, Quantity("W", least="10 W", most="20 kW")]
 ShortText = Annotated[str, Field(min_length=1, max_length=60)]
@@ -124,14 +126,26 @@ class Stack(SpecModel):
     offload: tuple[Offloaded, ...] | None = Field(
         None, description="What is kept in the host's memory; an empty list: nothing."
     )
+    optimizer: Optimizer | None = Field(
+        None, description="Optimizer, for the memory of its moments; AdamW when missing."
+    )
+    master_weights: bool | None = Field(
+        None, description="Whether 16-bit weights have a copy in 32 bit; false: moments are in 16 bit too."
+    )
+    frozen_dtype: FrozenType | None = Field(
+        None, description="Type in which weights are stored that are not trained: nf4 is QLoRA's."
+    )
+    fused_loss: bool | None = Field(
+        None, description="Whether logits and loss are one kernel, so that no copy of the logits is kept."
+    )
     power_cap: Power | None = Field(None, description="Power to which an accelerator is limited.")
 
 
 def unmodelled(stack: Stack) -> list[str]:
     """The stated facts that no input of the step model takes.
 
-    >>> unmodelled(Stack(attention="flash2", overlap_gradients=False, compiled=True, date="2024-10"))
-    ['date', 'attention']
+    >>> unmodelled(Stack(attention="flash2", overlap_gradients=False, fp8_recipe="rowwise", date="2024-10"))
+    ['fp8_recipe']
     >>> unmodelled(Stack(overlap_gradients=True, overlap_gather=True, offload=(), schedule="1f1b"))
     []
     >>> unmodelled(Stack(overlap_gather=False, offload=("optimizer",), schedule="dualpipe"))
@@ -139,8 +153,8 @@ def unmodelled(stack: Stack) -> list[str]:
     """
     # A fact that says what the step model assumes anyway is modelled: exchange under compute, nothing offloaded.
     taken = {
-        "framework", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
-        "retuned",
+        "framework", "date", "attention", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
+        "retuned", "optimizer", "master_weights", "frozen_dtype", "fused_loss",
     }  # fmt: skip
     usual: dict[str, object] = {"overlap_gather": True, "offload": (), "overlap_tensor": False}
     said = {name: getattr(stack, name) for name in Stack.model_fields if getattr(stack, name) is not None}

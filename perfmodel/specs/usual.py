@@ -1,4 +1,4 @@
-"""What a cluster usually has where nobody says: network cards, the rate of an unnamed network, the reach of its links.
+"""What a cluster usually has where it is not stated: network cards, the rate of an unnamed network, the reach of its links.
 
 The catalogue's nodes are the evidence: what nodes with this accelerator have, else those of its generation, else those
 with the named link. One rule serves the job files that people write and the measured runs of the corpus.
@@ -20,7 +20,7 @@ LARGEST_HOST: Final = 8  # accelerators; what has more under one host is a whole
 
 
 def completed(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, list[str]]:
-    """The cluster with its usual network and reach where nobody gave them, and notes that say so."""
+    """The cluster with its usual network and reach where they are not stated, and notes that say so."""
     notes: list[str] = []
     node, out = cluster.node, cluster.network
     reach = usual_domain(node, catalog) if node.scale_up_domain is None else node.scale_up_domain
@@ -35,7 +35,10 @@ def completed(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, list[str]]:
         notes.append(f"network: {counted(cards, 'card', 'cards')} of {out.name} a node is a default")
         return cluster.model_copy(update={"nics_per_node": cards}), notes
     rate = usual_network(node.accelerator, catalog) * node.accelerators_per_node
-    notes.append(f"network: {format_quantity(rate, 'B/s')} a node is a default: nobody gave one")
+    notes.append(
+        f"network: {format_quantity(rate, 'B/s')} a node is a default: none was stated. Beyond {node.accelerators_per_node} is it "
+        "scaled out, over which scale_out and how many nics_per_node, or up, in a node with more accelerators?"
+    )
     return cluster.model_copy(update={"network_per_node": rate}), notes
 
 

@@ -37,6 +37,7 @@ TRANSFORMER_KINDS = frozenset(
         "vision-transformer",
     }
 )
+AdaptedProducts = Literal["query-value", "attention", "all"]
 MEMORY_KINDS = frozenset({"decoder-transformer", "moe-transformer"})  # may look at the segment before
 TWO_TOWERS = frozenset({"encoder-decoder-transformer"})
 Flop = Annotated[float, Quantity("FLOP", most="1000000 ZFLOP", bare=True)]
@@ -58,6 +59,12 @@ class Workload(Record):
         None, description="A check: parameters counted from the dimensions."
     )
     params_note: str | None = Field(None, description="Where the count comes from.")
+    adapter_rank: Count | None = Field(
+        None, description="Rank of low-rank adapters (LoRA), which alone are trained."
+    )
+    adapter_on: AdaptedProducts | None = Field(
+        None, description="Products that have them: query-value, attention, or all; all when missing."
+    )
     flop_per_sample: Flop | None = Field(None, description="Forward plus backward, of a generic workload.")
     flop_per_sample_forward: Flop | None = Field(None, description="Forward only.")
     conv3x3_share: Fraction | None = Field(
@@ -166,6 +173,7 @@ class Workload(Record):
             )
         self._check_language()
         self._check_counted()
+        self._check_adapter()
         if self.experts and self.top_k and self.top_k > self.experts:
             raise problem("S010", f"top_k {self.top_k} exceeds the {self.experts} experts", at="top_k")
         if self.params and self.trainable_params and self.trainable_params > self.params:
@@ -201,6 +209,27 @@ class Workload(Record):
                 "memory_len is modelled for decoders with plain attention only",
                 f"kind {' or '.join(sorted(MEMORY_KINDS))}, without latent attention, documents or windows",
                 at="memory_len",
+            )
+
+    def _check_adapter(self) -> None:
+        """Low-rank adapters are counted from the dimensions of a transformer."""
+        if self.adapter_on and not self.adapter_rank:
+            raise problem("S010", "adapter_on needs an adapter_rank", "such as 16", at="adapter_on")
+        if not self.adapter_rank:
+            return
+        if not self.is_counted:
+            raise problem(
+                "S010",
+                f"adapter_rank is for transformers that are counted from dimensions; this {self.kind} is not",
+                "state trainable_params",
+                at="adapter_rank",
+            )
+        if self.trainable_params:
+            raise problem(
+                "S010",
+                "adapter_rank and trainable_params say the same thing twice",
+                "leave one of them out",
+                at="adapter_rank",
             )
 
     def _check_counted(self) -> None:

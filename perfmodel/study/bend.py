@@ -216,7 +216,7 @@ def _choice_sentence(choice: Choice) -> str:
     if choice.chosen is not None:
         return f"AICc chooses the law {choice.chosen}"
     if choice.rivals:
-        return f"AICc does not tell {choice.fits[0].law} from {', '.join(choice.rivals)}"
+        return f"AICc does not separate {choice.fits[0].law} from {', '.join(choice.rivals)}"
     return f"too few points to test {', '.join(choice.untested)}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from perfmodel.readings import read_draws
 from perfmodel.readings.accounts import account, notes, rejections
 from perfmodel.readings.codecarbon import is_emissions, timings_csv
 from perfmodel.readings.power_draw import Draw
+from perfmodel.readings.runs import is_log
 from perfmodel.readings.runs import timings as timings_of_log
 from perfmodel.readings.source import Reading
 from perfmodel.study.table import Timings, parse_timings, read_timings
@@ -28,7 +28,16 @@ class Gathered:
     readings: tuple[Reading, ...] = ()
     draws: tuple[Draw, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def notes(self) -> list[str]:
+        """What is remarkable about the files."""
+        return [
+            *(f"{self.timings.file}: {words}" for words in self.timings.told),
+            *notes(self.readings),
+            *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
+        ]
+
+    def as_json(self) -> dict[str, object]:
         """The part of a result that says what was read and what was not."""
         return {
             "readings": [account(reading) for reading in self.readings],
@@ -36,10 +45,7 @@ class Gathered:
             "power": [
                 {key: value for key, value in vars(draw).items() if key != "notes"} for draw in self.draws
             ],
-            "notes": [
-                *notes(self.readings),
-                *(f"{draw.source}: {note}" for draw in self.draws for note in draw.notes),
-            ],
+            "notes": self.notes,
         }
 
 
@@ -75,7 +81,7 @@ def gather(
 
 def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
     is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
-    if is_table and not Path(path).is_dir() and not _is_packed(Path(path)):
+    if is_table and not Path(path).is_dir() and not _is_packed(Path(path)) and not is_log(Path(path)):
         data = _start(Path(path))
         if is_emissions(data):
             return parse_timings(timings_csv(read_bytes(Path(path)), str(path)), str(path))
@@ -112,6 +118,7 @@ def joined(tables: Sequence[Timings]) -> Timings:
             for name in optional
         },
         ignored=tuple(dict.fromkeys(name for table in tables for name in table.ignored)),
+        told=tuple(dict.fromkeys(words for table in tables for words in table.told)),
         time_from_parts=all(table.time_from_parts for table in tables) and bool(parts),
     )
 

@@ -7,8 +7,6 @@ uniform on the given range, independently from run to run; a run's time then gro
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from perfmodel.decide import metrics
@@ -18,7 +16,7 @@ from perfmodel.study.statistics import IntervalKind, Points, half_width
 
 def inject_straggler(
     points: Points, factors: tuple[float, float], threshold: float, ci: IntervalKind
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Means, bands, S, E and bend with a straggler, beside the bend without."""
     low, high = factors
     mean_factor = 0.5 * (low + high)

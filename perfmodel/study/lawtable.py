@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -131,7 +131,7 @@ def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[s
     }
 
 
-def _worth(curve: dict[str, Any], k: Array) -> dict[str, Any]:
+def _worth(curve: Mapping[str, Any], k: Array) -> dict[str, Any]:
     """What the workers bring and cost: share of the ceiling, speedup of each further worker, worker-time of the same work.
 
     Costs are relative to one worker: `K T(K) / T(1)` for the same work, which is 1/E.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def price_runs(points: Points, gate: Gate, options: StudyOptions) -> Money:
     )
 
 
-def energy_json(points: Points, gate: Gate, work: Array) -> dict[str, Any] | None:
+def energy_json(points: Points, gate: Gate, work: Array) -> dict[str, object] | None:
     """Energy per unit of work, and the K that needs least; None when the table has no energy."""
     energy = points.columns.get("energy_j")
     if energy is None:
@@ -89,7 +88,7 @@ def energy_json(points: Points, gate: Gate, work: Array) -> dict[str, Any] | Non
     }
 
 
-def serving_json(points: Points, gate: Gate, options: StudyOptions) -> dict[str, Any] | None:
+def serving_json(points: Points, gate: Gate, options: StudyOptions) -> dict[str, object] | None:
     """Throughput and p99 latency, one as the objective under the other as the constraint.
 
     Both choices are given, each where its constraint is known (a limit on p99, a floor on throughput), and the
@@ -102,7 +101,7 @@ def serving_json(points: Points, gate: Gate, options: StudyOptions) -> dict[str,
     nothing = np.full_like(points.k, np.nan)
     x = np.where(gate.passed, throughput if throughput is not None else nothing, np.nan)
     p99 = np.where(gate.passed, latency if latency is not None else nothing, np.nan)
-    found: dict[str, Any] = {"throughput": throughput, "latency_p99_s": latency, "pareto_k": None}
+    found: dict[str, object] = {"throughput": throughput, "latency_p99_s": latency, "pareto_k": None}
     on_front = pareto.front([-x, p99])
     if on_front.any():
         found["pareto_k"] = [int(k) for k in points.k[on_front]]
@@ -121,7 +120,7 @@ def _under(
     at_most: float | None = None,
     at_least: float | None = None,
     unit: str,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     constraint = "none given"
     if at_most is not None:
         objective = np.where(allowed <= at_most, objective, np.nan)

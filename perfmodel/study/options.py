@@ -1,11 +1,11 @@
-"""What a study may be told beside the timings."""
+"""Settings of a study beside the timings."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
 from perfmodel.errors import Problem, UsageError
@@ -23,7 +23,7 @@ _FACTORS = re.compile(rf"({_NUMBER})(?:\.\.({_NUMBER}))?")
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """Settings of a study. `regime` None means that nobody said: it is read as strong, and the study says so.
+    """Settings of a study. `regime` None means that it was not stated: it is read as strong, and the study says so.
 
     `regimes` are prices of one worker under which p* is sought; `price_per` says what the table's `price_usd_per_h` is of;
     `carbon_g_per_j` turns energy into emissions; runs below `baseline_k` are left out.
@@ -75,7 +75,7 @@ class StudyOptions:
         """The regime that the study computes with."""
         return self.regime or "strong"
 
-    def as_inputs(self) -> dict[str, Any]:
+    def as_inputs(self) -> dict[str, object]:
         """The settings for the envelope."""
         return asdict(self)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`passed` is aligned with K. Without a quality column every K passes and `held` is None: nobody knows."""
+    """`passed` is aligned with K. Without a quality column every K passes and `held` is None: unknown."""
 
     passed: NDArray[np.bool_]
     held: bool | None
@@ -26,7 +25,7 @@ class Gate:
     excluded_k: tuple[int, ...]
     reasons: dict[int, str]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The mapping of the result."""
         return {
             "held": self.held,

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfmodel.errors import Problem, SpecError, UsageError
-from perfmodel.files import read_bytes
+from perfmodel.files import csv_faults, read_bytes
 from perfmodel.units import UnitError, parse
 
 HOUR_S: Final = 3600.0
@@ -96,11 +96,16 @@ def _number(name: str, text: str) -> float:
 def _from_file(path: Path) -> tuple[PriceRegime, ...]:
     """Regimes of a CSV with the columns regime, price_usd_per_h and optionally utilisation."""
     try:
-        rows = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig")))
+        rows = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline=""))
     except OSError as error:
         raise UsageError(f"--regimes: cannot read {path}: {error.strerror}", code="U020") from None
     except UnicodeDecodeError:
         raise UsageError(f"--regimes: {path} is not UTF-8 text", code="U020") from None
+    with csv_faults(str(path), "T001"):
+        return _regimes(rows, path)
+
+
+def _regimes(rows: csv.DictReader[str], path: Path) -> tuple[PriceRegime, ...]:
     if not {"regime", "price_usd_per_h"} <= set(rows.fieldnames or ()):
         raise SpecError(
             Problem(str(path), 1, 1, "T002", "missing column regime or price_usd_per_h", help=_HELP)
@@ -110,7 +115,10 @@ def _from_file(path: Path) -> tuple[PriceRegime, ...]:
         try:
             found.append(
                 _regime(
-                    row["regime"].strip(), row["price_usd_per_h"] or "", row.get("utilisation") or None, found
+                    (row["regime"] or "").strip(),
+                    row["price_usd_per_h"] or "",
+                    row.get("utilisation") or None,
+                    found,
                 )
             )
         except UsageError as error:

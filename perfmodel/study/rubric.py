@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from perfmodel.study.options import StudyOptions
 from perfmodel.study.quality import quality_gate
 from perfmodel.study.statistics import Points, summarise
 from perfmodel.study.table import Timings
+from perfmodel.study.workers import workers_of
 
 
 def study_file(
@@ -41,7 +41,9 @@ def study_file(
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
     result = study(found.timings, options, seed=seed)
-    return replace(result, result={**result.result, **found.as_json()})
+    read = found.as_json()
+    told = {"notes": [*result.result["notes"], *found.notes]}
+    return replace(result, result={**result.result, "workers": workers_of(found.readings), **read, **told})
 
 
 def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 0) -> Result:
@@ -54,7 +56,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     >>> found["threshold"]["first_below_k"], found["fastest_k"], found["bend"]["cause"]
     (8, 8, 'communication')
     """
-    options = options or StudyOptions()
+    options, told = _settled(options or StudyOptions(), timings)
     regime = options.settled_regime
     timings = textbook.per_worker(textbook.from_baseline(timings, options.baseline_k), options.price_per)
     points = summarise(timings, ci=options.ci, regime=regime)
@@ -76,7 +78,7 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     findings = honesty.examine(evidence)
     in_doubt = any(finding.code == honesty.LOOKS_WEAK for finding in findings)
     said = verdict.sentence(points, gate, money, bend, options, recommended, further)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         **_curve(points),
         **_bill(money),
         "quality_by_k": points.columns.get("quality"),
@@ -119,9 +121,25 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         "honesty": honesty.findings_json(findings),
         "checklist": honesty.checklist(evidence, findings),
         "verdict": verdict.doubted(said) if in_doubt else said,
+        "notes": [] if told is None else [told],
     }
     inputs = {"file": timings.file, "rows": timings.rows, "sha256": timings.sha256, **options.as_inputs()}
     return Result("study", inputs, result, seed)
+
+
+GROWS = 0.02  # by which the batch of a worker may differ between K of weak scaling
+
+
+def _settled(options: StudyOptions, timings: Timings) -> tuple[StudyOptions, str | None]:
+    """The options with the regime that the batches show, where nobody said one; and why, in words."""
+    batch, k = timings.columns.get("global_batch"), timings.k
+    if options.regime is not None or batch is None or np.isnan(batch).any() or np.unique(k).size < 2:
+        return options, None
+    each = batch / k
+    if np.ptp(each) > GROWS * each.mean():
+        return options, None
+    told = f"the batch grows with K, {each.mean():g} for each worker: read as weak scaling"
+    return replace(options, regime="weak"), told
 
 
 def _carbon(points: Points, g_per_j: float | None) -> Array | None:
@@ -132,7 +150,7 @@ def _carbon(points: Points, g_per_j: float | None) -> Array | None:
     return stated
 
 
-def _curve(points: Points) -> dict[str, Any]:
+def _curve(points: Points) -> dict[str, object]:
     return {
         "k": points.k.astype(np.int64),
         "repeats": points.repeats,
@@ -148,7 +166,7 @@ def _curve(points: Points) -> dict[str, Any]:
     }
 
 
-def _bill(money: Money) -> dict[str, Any]:
+def _bill(money: Money) -> dict[str, object]:
     priced = money.basis is not None
     return {
         "cost_usd": money.cost_usd if priced else None,
@@ -160,7 +178,7 @@ def _bill(money: Money) -> dict[str, Any]:
     }
 
 
-def _threshold(points: Points, threshold: float) -> dict[str, Any]:
+def _threshold(points: Points, threshold: float) -> dict[str, object]:
     above = points.efficiency >= threshold - 1e-12
     below = np.flatnonzero(~above)
     held = np.flatnonzero(above)
@@ -173,7 +191,7 @@ def _threshold(points: Points, threshold: float) -> dict[str, Any]:
     }
 
 
-def _knees(points: Points, money: Money, bend: Bend, threshold: float) -> dict[str, Any]:
+def _knees(points: Points, money: Money, bend: Bend, threshold: float) -> dict[str, object]:
     """The three rules on the measured points; without a price the ladder is climbed in worker-seconds."""
     cost = money.equal_work_usd if money.basis is not None else points.k * points.mean_s / money.work
     found = (
@@ -190,7 +208,7 @@ def _knees(points: Points, money: Money, bend: Bend, threshold: float) -> dict[s
 
 def _fits(
     points: Points, choice: Choice, parted: split.Split | None, bend: Bend, further: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     weak = points.regime == "weak"
     amdahl = fit_amdahl(points.k, points.speedup, baseline_k=points.baseline_k)
     usl = fit_usl(points.k, points.speedup, baseline_k=points.baseline_k)
@@ -232,7 +250,7 @@ def _fits(
     }
 
 
-def _gustafson(points: Points) -> dict[str, Any]:
+def _gustafson(points: Points) -> dict[str, object]:
     """Least squares through the origin on `1 - E = s (1 - 1/p)`."""
     x = 1.0 - 1.0 / points.relative
     y = 1.0 - points.efficiency
@@ -248,7 +266,7 @@ def _gustafson(points: Points) -> dict[str, Any]:
     }
 
 
-def _communication(choice: Choice) -> dict[str, Any] | None:
+def _communication(choice: Choice) -> dict[str, object] | None:
     """The best law with a growing term: its seconds at K0's scale, with standard errors."""
     growing = [fit for fit in choice.fits if {"linear", "log2"} & set(fit.terms)]
     if not growing:
@@ -277,7 +295,7 @@ def _ledger(points: Points, parted: split.Split | None) -> dict[str, Array] | No
     return None if parted is None else {cause: points.k * lost for cause, lost in parted.lost_s.items()}
 
 
-def _bend(bend: Bend) -> dict[str, Any]:
+def _bend(bend: Bend) -> dict[str, object]:
     return {
         "k": bend.k,
         "cause": bend.cause,

@@ -8,7 +8,7 @@ fitted law for shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def _weights(choice: Choice, points: int) -> list[tuple[LawFit, float]]:
 
 
 def further_measurement(points: Points, choice: Choice, split: Split | None) -> str | None:
-    """What to measure next so that the laws which fit alike are told apart; None when they already are."""
+    """What to measure next to separate the laws that fit alike; None when they already are."""
     if split is not None and split.source == "parts":
         return None
     if points.k.size < 3 or not choice.fits:
@@ -159,7 +159,7 @@ def further_measurement(points: Points, choice: Choice, split: Split | None) -> 
     )
 
 
-def as_json(choice: Choice, baseline_k: int) -> dict[str, Any]:
+def as_json(choice: Choice, baseline_k: int) -> dict[str, object]:
     """The choice between laws for the result."""
     return {
         "chosen": choice.chosen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def _falls(variation: Variation, level: float) -> float:
     return float(_GRID[below[0]]) if below.size else np.inf
 
 
-def _sentence(result: dict[str, Any]) -> str:
+def _sentence(result: Mapping[str, Any]) -> str:
     last = result["k"][-1]
     ends = {name: float(values[-1]) for name, values in result["expected_max"].items()}
     least, most = min(ends, key=lambda name: ends[name]), max(ends, key=lambda name: ends[name])

@@ -7,6 +7,7 @@ again cell by cell, which either succeeds (quotes, comments, blank lines) or say
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,9 +45,27 @@ MOST_DISTINCT_K = 2_000
 _LONGEST_LOOK = 64  # for the zero bytes of UTF-16, which spreadsheets call Unicode
 # What people call the two columns that every table needs.
 _ALSO_CALLED = {
-    "k": ("workers", "gpus", "nodes", "n", "p", "ranks", "world_size", "accelerators", "n_workers"),
-    "time_s": ("time", "t", "seconds", "elapsed", "duration", "wall_s", "runtime", "step_time", "step_s"),
+    "k": ("nodes", "n", "p"),
+    "time_s": ("time", "t", "elapsed", "duration", "runtime", "step_time"),
 }
+# What can mean nothing else is read as if it were written so, and told.
+_READ_AS = {
+    "k": (
+        "gpus",
+        "world_size",
+        "workers",
+        "ranks",
+        "accelerators",
+        "n_workers",
+        "n_gpus",
+        "num_gpus",
+        "ngpus",
+    ),
+    "time_s": ("seconds", "wall_s", "step_s", "step_time_s", "time_sec", "time_seconds"),
+    "global_batch": ("global_batch_size",),
+}
+_DECIMAL = re.compile(rb",\d{1,2}(?!\d)|,\d{4,}")  # a comma that marks no thousands
+_MEANT = {word: column for column, words in _READ_AS.items() for word in words}
 _SPELLED = {word: column for column, words in _ALSO_CALLED.items() for word in words}
 _HELP = "columns: k and time_s (or compute_s,communication_s,idle_s[,io_s]); optional " + ", ".join(
     (*LABELS, *OPTIONAL)
@@ -64,6 +83,7 @@ class Timings:
     columns: dict[str, Array] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     time_from_parts: bool = False
+    told: tuple[str, ...] = ()  # how the file was read, where it is not as documented
     text: bytes = field(default=b"", repr=False)  # that was read, so that a run can be pointed at
 
     @property
@@ -128,7 +148,10 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
         raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if b"\0" in raw[:_LONGEST_LOOK]:
         raise SpecError(Problem(name, 1, 1, "T009", "not UTF-8 text", None, "save it as UTF-8"))
+    raw, told = _separated(raw)
     header, body_start = _read_header(raw, name)
+    written = _written(header)
+    told += tuple(f'column "{words}" is read as {column}' for words, column in written.items())
     problems = _header_problems(header, name)
     wanted = tuple(dict.fromkeys(n for n in header.names if n in KNOWN and n not in LABELS))
     values = None if problems else _quick(raw[body_start:], header, wanted)
@@ -144,10 +167,12 @@ def parse_timings(data: bytes | str, name: str = "timings.csv") -> Timings:
         message = f"{distinct:,} different worker counts: a curve has at most {MOST_DISTINCT_K:,}"
         help = "k is the number of workers of a run; a number of the step or the row is another column"
         raise SpecError(Problem(name, header.line, 1, "T010", message, header.text, help))
-    return _timings(values, header, name, raw)
+    return _timings(values, header, name, raw, told)
 
 
-def _timings(values: dict[str, Array], header: _Header, name: str, raw: bytes) -> Timings:
+def _timings(
+    values: dict[str, Array], header: _Header, name: str, raw: bytes, told: tuple[str, ...]
+) -> Timings:
     parts = {part: values[part] for part in PARTS if part in values}
     from_parts = "time_s" not in values
     time = np.sum([values[part] for part in parts], axis=0) if from_parts else values["time_s"]
@@ -159,6 +184,7 @@ def _timings(values: dict[str, Array], header: _Header, name: str, raw: bytes) -
         {key: values[key] for key in OPTIONAL if key in values},
         tuple(n for n in header.names if n not in KNOWN),
         from_parts,
+        told,
         raw,
     )
 
@@ -181,9 +207,52 @@ def _read_header(raw: bytes, name: str) -> tuple[_Header, int]:
                 message = f"{text.count(',') + 1:,} columns: a table of timings has at most {MOST_COLUMNS:,}"
                 raise SpecError(Problem(name, line, 1, "T010", message, None, _HELP))
             cells = _cells(text)
-            names = tuple(cell.strip().lower() for _, cell in cells)
+            names = _meant(tuple(cell.strip().lower() for _, cell in cells))
             return _Header(names, line, text, tuple(at for at, _ in cells)), start
     raise SpecError(Problem(name, 1, 1, "T001", "the file is empty", None, _HELP))
+
+
+def _meant(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with those in place that can mean nothing else, where the table has no column of that name already.
+
+    >>> _meant(("gpus", "step_s")), _meant(("k", "gpus", "time_s"))
+    (('k', 'time_s'), ('k', 'gpus', 'time_s'))
+    """
+    taken = set(names)
+    found = []
+    for name in names:
+        column = _MEANT.get(name)
+        if column is not None and column not in taken:
+            taken.add(column)
+            name = column
+        found.append(name)
+    return tuple(found)
+
+
+def _written(header: _Header) -> dict[str, str]:
+    """Columns that are read under another name than they have: the name, and what it is read as."""
+    cells = [cell.strip().lower() for _, cell in _cells(header.text)]
+    return {cell: name for cell, name in zip(cells, header.names, strict=True) if cell != name}
+
+
+def _separated(raw: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A table whose cells are cut by semicolons or tabs, as one cut by commas, sign for sign; what was done is told.
+
+    Such tables come from places where the comma marks decimals: there it becomes a point.
+    """
+    first = next(
+        (line for line in raw.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")), b""
+    )
+    if b"," in first or b'"' in raw:
+        return raw, ()
+    for sign, words in ((b";", "semicolons"), (b"\t", "tabs")):
+        if sign in first:
+            decimals = b"," in raw
+            if decimals and not _DECIMAL.search(raw):  # they may as well mark thousands
+                return raw, ()
+            told = (f"cells are cut by {words}" + (", and commas are decimals" if decimals else ""),)
+            return raw.replace(b",", b".").replace(sign, b","), told
+    return raw, ()
 
 
 def _header_problems(header: _Header, name: str) -> list[Problem]:
@@ -192,7 +261,7 @@ def _header_problems(header: _Header, name: str) -> list[Problem]:
     def add(at: int, code: str, message: str, help: str | None = None) -> None:
         problems.append(Problem(name, header.line, at, code, message, header.text, help))
 
-    if len(header.names) == 1 and any(sign in header.text for sign in ";\t"):
+    if len(header.names) == 1 and any(sign in header.text for sign in ";\t"):  # in quotes
         add(1, "T002", "one column only: the cells must be separated by commas", _HELP)
         return problems
     seen: dict[str, int] = {}

@@ -37,6 +37,7 @@ from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
 
+FUSED = 0.01  # share of attention without a fused kernel where the job states one: rounding and odd shapes
 LARGEST_K = 4096  # as far as a reason looks for the K that fits
 
 
@@ -80,13 +81,24 @@ def centre(setup: Setup, beliefs: Beliefs) -> tuple[Belief, Array]:
 
 def population_logs(setup: Setup, belief: Belief) -> Array:
     """The population's log coefficients, with what the job declares in their place."""
-    jitter = np.log(max(setup.jitter, 1e-12)) if setup.jitter is not None else 0.0
-    return np.where(declares(setup), jitter, belief.median)
+    logs = belief.median.copy()
+    for name, value in stated(setup).items():
+        logs[NAMES.index(name)] = np.log(max(value, 1e-12))
+    return logs
+
+
+def stated(setup: Setup) -> dict[str, float]:
+    """Coefficients that the job states itself: its jitter, and whether its attention is fused."""
+    found = {} if setup.jitter is None else {"jitter": setup.jitter}
+    if setup.facts.attention is not None:
+        found["unfused"] = 1.0 if setup.facts.attention == "unfused" else FUSED
+    return found
 
 
 def declares(setup: Setup) -> NDArray[np.bool_]:
-    """Coefficients that the job declares itself: its jitter."""
-    return np.array([name == "jitter" and setup.jitter is not None for name in NAMES])
+    """Which coefficients the job states itself."""
+    names = stated(setup)
+    return np.array([name in names for name in NAMES])
 
 
 # Zero-bubble schedules split the backward pass and leave a third of the bubble (Qi et al. 2023, arXiv:2401.10241).
@@ -168,7 +180,8 @@ def curve(
         base = np.where(declares(setup), declared, declared + known.anchor)
     population, jacobian = _slopes(setup, at, base)
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
-    effects = np.concatenate([jacobian, slopes])
+    # What the job states leaves no doubt.
+    effects = np.concatenate([np.where(declares(setup)[:, None], 0.0, jacobian), slopes])
     variance = np.einsum("ek,ef,fk->k", effects, covariance, effects)
     computing = computing_share(effects)
     scale = np.ones_like(setup.k)
@@ -176,7 +189,7 @@ def curve(
         beyond = known.mean - np.concatenate([known.anchor, np.zeros(len(slopes))])
         model = np.log(population.time_s) + beyond @ effects
         joined = _joined(setup, beliefs, known, model, np.sqrt(variance + beliefs.noise**2))
-        spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing)
+        spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing, setup.k)
         scale = np.exp(joined.value) / found.time_s
     else:
         spread = _unmeasured(setup, beliefs, belief, effects, variance, computing)
@@ -242,7 +255,7 @@ def _unmeasured(
     left_open = np.zeros_like(beliefs.scatter)
     left_open[: len(NAMES)] = np.square(belief.spread)
     signs = population_signs(effects, beliefs.scatter, left_open)
-    spread = beliefs.band_spread("datasheet", setup.features(), signs, computing)
+    spread = beliefs.band_spread("datasheet", setup.features(), signs, computing, setup.k)
     if beliefs.calibration is None:
         return spread
     before = np.square(effects).T @ (beliefs.scatter + left_open)

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from perfmodel.beliefs.population import Belief
 from perfmodel.physics.algorithms import CODES
 from perfmodel.physics.coefficients import NAMES
-from perfmodel.physics.layouts import DECLARED, ONE_BUCKET, usual_bucket_bytes, usual_gradient_bytes
+from perfmodel.physics.layouts import (
+    DECLARED,
+    FUSED_LOGIT_BYTES,
+    ONE_BUCKET,
+    usual_bucket_bytes,
+    usual_gradient_bytes,
+    usual_memory,
+)
 from perfmodel.physics.stragglers import PARETO_TAIL
 from perfmodel.physics.variation import Component, Variation, spread_of
 from perfmodel.specs.catalog import Catalog
@@ -48,6 +55,7 @@ def declared(job: Job) -> dict[str, float]:
         "gradient_bytes": GRADIENT_BYTES[job.gradient_dtype]
         if job.gradient_dtype
         else usual_gradient_bytes(job.framework, job.precision),
+        **_held(job),
         "sync_every": job.sync_every,
         "bucket_bytes": ONE_BUCKET if exchanged_last else job.bucket or usual_bucket_bytes(job.framework),
         "first_bucket_bytes": job.first_bucket,
@@ -73,6 +81,38 @@ def declared(job: Job) -> dict[str, float]:
     return {
         name: float(value) for name, value in found.items() if value is not None and value != DECLARED[name]
     }
+
+
+# Bytes of the moments of an optimizer per trained parameter, in 32 bit but for those of the names; factored ones take next to
+# nothing. A copy of 16-bit weights in 32 bit takes four more.
+MOMENT_BYTES: Final[dict[str, float]] = {
+    "adamw": 8.0, "adamw-8bit": 2.0, "adafactor": 0.0, "muon": 4.0, "lion": 4.0, "sgd": 0.0, "sgd-momentum": 4.0,
+}  # fmt: skip
+# Of a weight that is not trained: 4-bit values with a 32-bit scale for each 64, or with 8-bit scales (arXiv:2305.14314, sec. 3).
+FROZEN_BYTES: Final[dict[str, float]] = {"nf4": 0.5625, "nf4-dq": 0.516, "int8": 1.0, "fp8": 1.0}
+
+
+def _held(job: Job) -> dict[str, float | None]:
+    """What the software holds in memory: as the job states it, else as its framework does."""
+    found: dict[str, float | None] = {}
+    if job.is_transformer:
+        found |= usual_memory(job.framework, job.precision)
+    if job.gradient_dtype:
+        found |= {"held_gradient_bytes": GRADIENT_BYTES[job.gradient_dtype], "open_gradient": 0.0}
+    stack = job.stack
+    if stack is None:
+        return found
+    if stack.fused_loss is not None:
+        found["logit_bytes"] = FUSED_LOGIT_BYTES if stack.fused_loss else None
+    if stack.optimizer is not None or stack.master_weights is not None:
+        moments, own_copy = MOMENT_BYTES[stack.optimizer or "adamw"], job.precision not in ("fp32", "tf32")
+        if stack.master_weights is False:
+            # Without a wide copy of the weights the moments are as narrow as these.
+            moments, own_copy = min(moments, max(moments / 2.0, 2.0 * (moments > 0.0))), False
+        found["optimizer_bytes"] = moments + 4.0 * own_copy
+    if stack.frozen_dtype is not None:
+        found["frozen_bytes"] = FROZEN_BYTES[stack.frozen_dtype]
+    return found | {f"offloaded_{name}": 1.0 for name in stack.offload or ()}
 
 
 def variation(jitter: Jitter) -> Variation:

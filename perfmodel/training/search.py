@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.layouts import Layouts, pick, recompute_share
-from perfmodel.physics.memory import memory, room
+from perfmodel.physics.memory import Memory, memory, room
 from perfmodel.specs.layout import Recompute
 from perfmodel.training.declared import usable_shardings
 from perfmodel.training.rules import Given, Refusal, Shape, shape_of
@@ -167,12 +167,12 @@ def _tried(
     at = as_layouts(rows, space.sharding, space.recompute, told)
     with np.errstate(all="ignore"):
         held = memory(setup.operations, setup.machine, at, schedule=setup.schedule)
-    # What is stated may have run although a rough count says no; what is searched must fit by the count.
-    need = held.least(setup.operations.is_transformer) if is_stated else held.total
-    total = np.broadcast_to(need, dims)
+    total = np.broadcast_to(held.total, dims)
     stated = (setup.layout.sharding or setup.default_sharding) if setup.layout is not None else None
     goes = np.stack([_goes_with(rows, name, shape.node, stated) for name in space.sharding], axis=1)
     fits = (total <= room(setup.machine, 0.0 if is_stated else setup.headroom)) & goes[:, :, None]
+    if is_stated:
+        fits |= _may_fit(setup, held, rows.point, fits) & goes[:, :, None]
     chosen = np.nonzero(fits & least_repeated(space.recompute, fits) if own else fits)
     nearest, refusal = _nearest(made, np.where(goes[:, :, None], total, np.inf), fits)
     names = (space.sharding, space.recompute, told)
@@ -184,6 +184,18 @@ def _tried(
         simplicity=simplicity(rows)[i] + s + r / len(space.recompute),
         refusal=refusal,
     )
+
+
+def _may_fit(setup: Setup, held: Memory, point: Ints, fits: Mask) -> Mask:
+    """What may have run although the count says no, by the least that it needs: rough counts are no reason to refuse.
+
+    Where the count is close, that of a transformer, only as far as nothing that the layout leaves open fits by it.
+    """
+    settled = np.zeros(setup.k.size, dtype=bool)
+    if float(setup.operations.is_transformer) > 0:
+        np.logical_or.at(settled, point, fits.any(axis=(1, 2)))
+    least = np.broadcast_to(held.low, fits.shape) <= room(setup.machine, 0.0)
+    return np.asarray(least & ~settled[point][:, None, None])
 
 
 def told_of(setup: Setup) -> Told:

@@ -94,10 +94,8 @@ class Setup:
 
     @property
     def stack(self) -> str:
-        """The framework class by which beliefs vary."""
-        if self.framework:
-            return self.framework
-        return "megatron_core" if self.workload.kind in TRANSFORMER_KINDS else "pytorch_eager"
+        """The framework class by which beliefs vary; one that nobody names is no better than runs whose stack is unknown."""
+        return self.framework or "unknown"
 
     @property
     def identity(self) -> dict[str, str | int]:
@@ -131,6 +129,7 @@ class Setup:
             scale_up=up.name if up else None,
             scale_out=out.name if out else None,
             tuning="tuned" if self.facts.retuned else "stock",
+            date=self.facts.date,
         )
 
 
@@ -157,5 +156,6 @@ def setup_of(job: Job) -> Setup:
         variation=variation(job.jitter) if job.jitter is not None else Variation(),
         declared=declared(job),
         batch_grows=job.regime == "weak",
+        headroom=HEADROOM if job.headroom is None else job.headroom,
         facts=job.stack or Stack(),
     )

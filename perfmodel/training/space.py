@@ -98,7 +98,7 @@ class Space:
 
 
 def usual_space(shape: Shape, bounds: Bounds, k_most: int) -> Space:
-    """What is searched where nobody states a layout; no degree is beyond the largest K."""
+    """What is searched where no layout is stated; no degree is beyond the largest K."""
     if not shape.is_transformer:
         return Space(
             sharding=bounds.shardings if shape.is_large else bounds.shardings[:1],

@@ -22,6 +22,7 @@ from perfmodel.physics.exchanges import (
     expert_parallel,
     local_parameters,
     pipeline_message,
+    pipeline_messages,
     tensor_parallel,
 )
 from perfmodel.physics.exposure import exposed
@@ -107,7 +108,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     )
     shards = visible + np.maximum(c.shard_cost, unhidden) * np.minimum(busy + stall, gathers)
     message = pipeline_message(ops, at, links)
-    p2p = 2.0 * at.vpp * message * c.p2p_exposed
+    p2p = pipeline_messages(at, message, c.p2p_exposed)
 
     m = at.accumulation
     slowest = np.where(at.pp > 1.0, c.last_stage, 1.0)
@@ -189,7 +190,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
 
 def interleaved(ops: Operations, at: Layouts, c: Coefficients) -> Layouts:
-    """Layouts with the believed virtual stages where nobody said how many there are."""
+    """Layouts with the believed virtual stages where their number is not stated."""
     unsaid = np.isnan(at.vpp)
     if not unsaid.any():
         return at

@@ -4,11 +4,11 @@ The spread s of equation (1) there makes a Student-t likely for the errors e of 
 
     sum w [ln s + (f + 1)/2 ln(1 + (e/s)^2 / f)] + sum d^2 / (2 shift^2) + sum b^2 / (2 slope^2),              (1)
 
-every family weighing one. Without measurements one user in four is taken to be a stranger (a source that the fit has
-not seen), the others neighbours (another run of a known stack): both kinds of held-out error count. The factor is the
-90 % quantile of |e| / s with s learnt without the fold of e (cross-conformal prediction, Vovk 2015, Ann. Math. Artif.
-Intell. 74, 9), so that the freedom of (1) does not make it too small. What is learnt without a fold is kept for it and
-scores it: its errors are neither in (1) nor in the quantile, though the spreads of the others' errors may have seen them.
+Users are strangers: the errors are those of sources left out whole, with the labels that the sources state, and every source
+weighs the same, so that a band covers sources and not only points. The factor is the 90 % quantile of |e| / s with s learnt
+without the source of e (cross-conformal prediction, Vovk 2015, Ann. Math. Artif. Intell. 74, 9), so that the freedom of (1)
+does not make it too small. What is learnt without a fold is kept for it and scores it: its errors are neither in (1) nor in
+the quantile, though the spreads of the others' errors may have seen them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.beliefs.bands import LEVELS, SCALED, SLOPES
+from perfmodel.beliefs.bands import LEVELS, NEVER_NARROWING, SCALED, SLOPES
 from perfmodel.beliefs.features import level_value
 from perfmodel.beliefs.population import Beliefs, workload_class
 from perfmodel.beliefs.weighted import weighted_quantile
 from perfmodel.calibrate.observations import Observations
 from perfmodel.validate.protocol import score_mode
-from perfmodel.validate.scores import family_weights
+from perfmodel.validate.scores import by_source
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 FREEDOM = 3.0  # of the Student-t: errors have heavy tails
-STRANGERS = 4  # one in so many users of an unmeasured prediction
 # Of what nobody measured in a band without measurements. The folds hardly have such jobs, so this is an assumption:
 # a kind of workload that no one ran gets a band of about x/2.5, not that of its measured cousins.
 LEAST_OPEN_WEIGHT = 0.3
@@ -41,7 +40,7 @@ LEAST_OPEN_WEIGHT = 0.3
 SHIFT = {"datasheet": 0.3, "one_node": 0.15, "two_point": 0.15}
 SLOPE = 1.4  # spread of the slopes
 LEAST_LOG, MOST_LOG = -9.0, 3.0  # of a weight
-BORROWED = 10.0  # families of other kinds that count in the factor of one kind
+BORROWED = 4.0  # sources of other kinds that count in the factor of one kind
 LEVEL = 0.90
 Known = Callable[[int], Beliefs]
 
@@ -52,9 +51,8 @@ class Records:
 
     mode: str
     family: Index
-    stranger: Mask  # the whole source was left out, not the group alone
     error: Array
-    weight: Array  # every family weighs one
+    weight: Array  # every source weighs one
     squares: Array  # of the signs, (n_signs, records)
     at: Array  # (n_slopes, records)
     codes: Index  # position of each level's value among the shifts, (n_levels, records)
@@ -64,7 +62,7 @@ class Records:
         """Some of the records; the shifts keep their positions."""
         last = {
             name: getattr(self, name)[..., chosen]
-            for name in ("family", "stranger", "error", "weight", "squares", "at", "codes")
+            for name in ("family", "error", "weight", "squares", "at", "codes")
         }
         return replace(self, **last)
 
@@ -85,25 +83,20 @@ class Records:
         return found[:signs], found[signs : signs + slopes], found[signs + slopes :]
 
 
-def collect(data: Observations, mode: str, ids: Sequence[int], known: Mapping[str, Known]) -> Records:
-    """Errors of `mode`; `known` gives beliefs without a family's `group` and, perhaps, without its `source`."""
-    mixed = mode == "datasheet" and "source" in known
-    shares = {"group": 1.0 - 1.0 / STRANGERS, "source": 1.0 / STRANGERS} if mixed else {"group": 1.0}
-    scores = {scheme: score_mode(data, mode, ids, known[scheme]) for scheme in shares}
-    family = np.concatenate([data.family[one.rows] for one in scores.values()])
+def collect(
+    data: Observations, mode: str, ids: Sequence[int], known: Known, source: NDArray[np.str_]
+) -> Records:
+    """Errors of `mode`; `known` gives beliefs without a family's source, `source` the source of each family."""
+    scored = score_mode(data, mode, ids, known)
+    family = data.family[scored.rows]
     codes, values = _codes([data.features[int(f)] for f in family], LEVELS[mode])
     return Records(
         mode=mode,
         family=family,
-        stranger=np.concatenate(
-            [np.full(one.rows.size, scheme == "source") for scheme, one in scores.items()]
-        ),
-        error=np.concatenate([one.error(data) for one in scores.values()]),
-        weight=np.concatenate(
-            [shares[scheme] * family_weights(data.family[one.rows]) for scheme, one in scores.items()]
-        ),
-        squares=np.square(np.concatenate([one.signs for one in scores.values()], axis=1)),
-        at=np.concatenate([one.at for one in scores.values()], axis=1),
+        error=scored.error(data),
+        weight=by_source(family, source),
+        squares=np.square(scored.signs),
+        at=scored.at,
         codes=codes,
         values=values,
     )
@@ -153,7 +146,9 @@ def likeliest(records: Records, start: Array | None = None) -> Array:
     least = np.full(signs, LEAST_LOG)
     if records.mode == "datasheet":
         least[-1] = np.log(LEAST_OPEN_WEIGHT)
-    bounds = [(low, MOST_LOG) for low in least] + [(None, None)] * (slopes + shifts)
+    bounds: list[tuple[float | None, float | None]] = [(low, MOST_LOG) for low in least]
+    bounds += [(0.0 if name in NEVER_NARROWING else None, None) for name in SLOPES[records.mode]]
+    bounds += [(None, None)] * shifts
     first = np.concatenate([np.full(signs, np.log(0.3)), np.zeros(slopes + shifts)])
     found = minimize(
         loss,
@@ -169,7 +164,7 @@ def likeliest(records: Records, start: Array | None = None) -> Array:
 def factors(kinds: Sequence[str], family: Index, score: Array, weight: Array) -> dict[str, float]:
     """90 % quantile of |e| / s of all records, of every class of workload and of every kind.
 
-    Records of other kinds count in that of one kind as `BORROWED` families do, so that a kind of few is near all.
+    Records of other kinds count in that of one kind as `BORROWED` sources do, so that a kind of few is near all.
     """
     table = {"all": weighted_quantile(score, weight, LEVEL)}
     kind = np.array([kinds[int(f)] for f in family])
@@ -190,9 +185,12 @@ class Learnt:
 
 
 def learn(
-    data: Observations, records: Records, folds: Mapping[str, NDArray[np.int64]]
+    data: Observations, records: Records, folds: Mapping[str, NDArray[np.int64]], unseen: str
 ) -> tuple[Learnt, dict[str, list[Learnt]]]:
-    """From all records, and for every fold of every scheme without its families; `folds` has each family's fold."""
+    """From all records, and for every fold of every scheme without its families; `folds` has each family's fold.
+
+    `unseen` is the scheme whose folds the errors did without.
+    """
     full = likeliest(records)
     without = {
         scheme: [
@@ -205,14 +203,10 @@ def learn(
     kept = _plain(records, full)
     kept_without = {scheme: [_plain(records, one) for one in found] for scheme, found in without.items()}
     score = np.full(records.error.size, np.nan)
-    for scheme, stranger in (("group", False), ("source", True)):
-        if scheme in folds:
-            fold = folds[scheme][records.family]
-            for index, (weights, shape) in enumerate(kept_without[scheme]):
-                mine = (records.stranger == stranger) & (fold == index)
-                score[mine] = np.abs(records.error[mine]) / _spread(records.only(mine), weights, shape)
-    if np.isnan(score).any():
-        raise ValueError("errors were held out by a scheme that has no folds here")
+    fold = folds[unseen][records.family]
+    for index, (weights, shape) in enumerate(kept_without[unseen]):
+        mine = fold == index
+        score[mine] = np.abs(records.error[mine]) / _spread(records.only(mine), weights, shape)
 
     def conformal(chosen: Mask) -> dict[str, float]:
         return factors(data.kinds, records.family[chosen], score[chosen], records.weight[chosen])

@@ -80,10 +80,11 @@ class Corpus:
         return cls({}, (), {}, (), {}, ())
 
 
-def read_corpus(folder: Path, catalog: Catalog | None = None) -> Corpus:
+def read_corpus(folder: Path, catalog: Catalog | None = None, *, as_stated: bool = False) -> Corpus:
     """Read a folder; every malformed cell is reported at once, with file, line and column.
 
-    A family is a line of families.csv, or a job file of its name, which is read with `catalog`.
+    A family is a line of families.csv, or a job file of its name, which is read with `catalog`. `as_stated` keeps the
+    labels of the sources: what their scripts say besides (`corrections.csv`) is left out.
     """
     if not folder.is_dir():
         raise SpecError(Problem(code="D001", message=f"no folder {folder}", help=_FORM_HELP))
@@ -113,7 +114,10 @@ def read_corpus(folder: Path, catalog: Catalog | None = None) -> Corpus:
     labelled = {row.text["family"]: with_publisher(row, sources) for row in once}
     addresses = {name: row.text["address"] for name, row in sources.items()}
     unsourced = _unsourced(labelled, addresses) if addresses else ()
-    families, points, reasons = corrections.corrected(labelled, tables["points.csv"].rows, addresses)
+    stated = tables["points.csv"].rows
+    families, points, reasons = (
+        (labelled, stated, {}) if as_stated else corrections.corrected(labelled, stated, addresses)
+    )
     for row in families.values():
         _check_family(row, problems)
         if row.text["family"] in described:

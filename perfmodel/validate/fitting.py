@@ -21,16 +21,18 @@ from perfmodel.calibrate.population import fit_population, population_logs, to_b
 from perfmodel.calibrate.scatter import Bench, Task, tuned
 from perfmodel.validate.bands import Learnt, collect, factors, learn
 from perfmodel.validate.fold_fits import SETTLING, fit_folds
-from perfmodel.validate.folds import SCHEMES, Folds, assign, pack
+from perfmodel.validate.folds import KEYS, SCHEMES, Folds, assign, pack
 from perfmodel.validate.knees import Bend, bends, choose_odds
 from perfmodel.validate.protocol import MODES, Split, accelerator_time, laws_of, score_mode, split
 from perfmodel.validate.resolve import Resolved
-from perfmodel.validate.scores import family_weights
+from perfmodel.validate.scores import by_source
+from perfmodel.validate.strangers import mfu_table
 
 Array = NDArray[np.float64]
 # Iterations that learn variances; then the shifts settle. Spreads of levels take longer to be found than to be kept.
 LEARNING, LEARNING_SPREADS = 10, 24
-NESTED_PARTS = 10  # of the groups, for tuning that is scored where it was not done
+NESTED_PARTS = 4  # of the sources, for tuning that is scored where it was not done
+UNSEEN = "source"  # what is left out where bands, scatter and knees are found: users are strangers
 Say = Callable[[str], None]
 
 
@@ -44,6 +46,7 @@ class Fitted:
 
 def fit_everything(
     resolved: Resolved,
+    stated: Resolved,
     *,
     spreads: Mapping[tuple[str, str], float] | None,
     schemes: Sequence[str] = tuple(SCHEMES),
@@ -53,7 +56,8 @@ def fit_everything(
 ) -> Fitted:
     """Population and folds, then what is tuned on held-out predictions. Deterministic.
 
-    `spreads` of the levels are kept, or learnt where there are none: their fixed point has several ends, and a few rows
+    The population is fitted to `resolved`, where labels are what the runs' scripts say; what is tuned for users, whose
+    scripts nobody reads, is found on `stated`, the same runs with the labels of their sources. `spreads` of the levels are kept, or learnt where there are none: their fixed point has several ends, and a few rows
     more or less choose between them.
     """
     data = resolved.observations
@@ -64,7 +68,7 @@ def fit_everything(
     keys: dict[str, dict[str, int]] = {}
     kept: dict[str, list[list[int]]] = {}
     for scheme in schemes:
-        names = [row.text[scheme] for row in resolved.families]
+        names = [row.text[KEYS[scheme]] for row in resolved.families]
         assigned = assign(names, SCHEMES[scheme])
         keys[scheme] = {name: int(fold) for name, fold in zip(names, assigned, strict=True)}
         kept[scheme] = [[i for i in ids if assigned[i] != fold] for fold in range(int(assigned.max()) + 1)]
@@ -77,15 +81,15 @@ def fit_everything(
     )
     fits = {scheme: list(islice(found, len(folds))) for scheme, folds in kept.items()}
     population = to_beliefs(full, data, ids, meta=meta)
-    return Fitted(*finish(resolved, pack(full, keys, fits), population, say))
+    return Fitted(*finish(stated, pack(full, keys, fits), population, say))
 
 
 def finish(
     resolved: Resolved, folds: Folds, beliefs: Beliefs, say: Say = lambda text: None
 ) -> tuple[Beliefs, Folds]:
-    """What is chosen last, on held-out errors: the scatter between jobs, bands, the odds at which a knee is declared.
+    """What is chosen last, on errors of sources left out whole: scatter between jobs, bands, the odds of a knee.
 
-    The folds come back with the bands that were learnt without each.
+    `resolved` has the labels that the sources state. The folds come back with the bands that were learnt without each.
     """
     say("scatter between jobs, by held-out prediction")
     counts = measured_groups(resolved, np.ones(len(resolved.families), dtype=bool))
@@ -96,7 +100,8 @@ def finish(
     conformed = replace(banded, conformal={**banded.conformal, "ratio": ratio})
     say("knees")
     odds = knee_odds(resolved, folds, conformed)
-    return replace(conformed, meta={**conformed.meta, "knee": odds}), folds
+    utilisations = mfu_table(resolved, measured_families(resolved.observations))
+    return replace(conformed, meta={**conformed.meta, "knee": odds, "constant_mfu": utilisations}), folds
 
 
 def spread_between_jobs(
@@ -111,7 +116,7 @@ def spread_between_jobs(
     point = bench.tune()
     found = tuned(point)
     say("the same, tuned without each part")
-    part_of = dict(enumerate((fold_of_families(resolved, folds, "group") % NESTED_PARTS).tolist()))
+    part_of = dict(enumerate((fold_of_families(resolved, folds, UNSEEN) % NESTED_PARTS).tolist()))
     tuning = {
         "same": bench.figures(bench.errors(point)),
         "nested": bench.figures(bench.nested(part_of)),
@@ -124,7 +129,7 @@ def spread_between_jobs(
 def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) -> Callable[[int], Beliefs]:
     """Beliefs fitted without the fold that a family's key fell into."""
     fold_of = fold_of_families(resolved, folds, scheme)
-    fitted = np.array([row.text[scheme] in folds.keys[scheme] for row in resolved.families])
+    fitted = np.array([row.text[KEYS[scheme]] in folds.keys[scheme] for row in resolved.families])
     table = [
         replace(
             folds.beliefs(beliefs, scheme, fold), groups=measured_groups(resolved, fitted & (fold_of != fold))
@@ -136,7 +141,9 @@ def held_out(resolved: Resolved, folds: Folds, beliefs: Beliefs, scheme: str) ->
 
 def fold_of_families(resolved: Resolved, folds: Folds, scheme: str) -> NDArray[np.int64]:
     """The fold of every family."""
-    return np.array([folds.fold_of(scheme, row.text[scheme]) for row in resolved.families], dtype=np.int64)
+    return np.array(
+        [folds.fold_of(scheme, row.text[KEYS[scheme]]) for row in resolved.families], dtype=np.int64
+    )
 
 
 def measured_families(data: Observations) -> list[int]:
@@ -158,7 +165,7 @@ def measured_groups(resolved: Resolved, kept: NDArray[np.bool_]) -> dict[str, in
 
 @dataclass(frozen=True)
 class Linear:
-    """All points linearised at beliefs that have not seen their group."""
+    """All points linearised at beliefs that have not seen their source."""
 
     effects: Array  # (n_effects, points)
     residual: Array  # measured minus the population's centre, log
@@ -168,7 +175,7 @@ class Linear:
 def linear(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> Linear:
     """Slopes and residuals of every point under its held-out population."""
     data = resolved.observations
-    known = held_out(resolved, folds, beliefs, "group")
+    known = held_out(resolved, folds, beliefs, UNSEEN)
     ids = measured_families(data)
     logs = np.concatenate([population_logs(known(i), data, [i]) for i in ids], axis=1)
     rows = np.concatenate([data.rows[i] for i in ids])
@@ -183,21 +190,21 @@ def linear(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> Linear:
 
 
 def held_out_tasks(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> list[Task]:
-    """Every family in both calibrated modes, linearised at beliefs that have not seen its group."""
+    """Every family in both calibrated modes, linearised at beliefs that have not seen its source."""
     data = resolved.observations
+    families = publisher_sizes(resolved)
     at = linear(resolved, folds, beliefs)
     tasks = []
     for mode in ("one_node", "two_point"):
         for i, left_open in at.left_open.items():
             found = split(data, i, mode)
             if isinstance(found, Split):
-                tasks.append(_task(data, mode, found, at.effects, at.residual, left_open))
+                tasks.append(_task(data, mode, found, at, left_open, families[i] ** -0.5))
     return tasks
 
 
-def _task(
-    data: Observations, mode: str, item: Split, effects: Array, residual: Array, left_open: Array
-) -> Task:
+def _task(data: Observations, mode: str, item: Split, at: Linear, left_open: Array, weight: float) -> Task:
+    effects, residual = at.effects, at.residual
     seen, target = item.calibration, item.target
     laws = laws_of(data, seen, target, LawTrust())
     truth = accelerator_time(data, target, data.target[target])
@@ -212,16 +219,25 @@ def _task(
         ratio_only=bool(data.ratio_only[item.family]),
         law_error=laws.log_tau - np.log(truth),
         grounds=laws.grounds,
+        weight=weight,
     )
 
 
+def publisher_sizes(resolved: Resolved) -> Array:
+    """For each family, how many families its publisher has."""
+    names = [row.text["publisher"] for row in resolved.families]
+    _, position, count = np.unique(names, return_inverse=True, return_counts=True)
+    return np.asarray(count[position], dtype=np.float64)
+
+
 def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beliefs, Folds]:
-    """Bands of every mode, from all held-out errors and, for the folds, without the errors of each."""
+    """Bands of every mode, from the errors of sources left out whole and, for the folds, without the errors of each."""
     data = resolved.observations
     ids = measured_families(data)
-    known = {scheme: held_out(resolved, folds, beliefs, scheme) for scheme in folds.values}
+    known = held_out(resolved, folds, beliefs, UNSEEN)
     fold_of = {scheme: fold_of_families(resolved, folds, scheme) for scheme in folds.values}
-    found = {mode: learn(data, collect(data, mode, ids, known), fold_of) for mode in MODES}
+    source = np.array([row.text["publisher"] for row in resolved.families])
+    found = {mode: learn(data, collect(data, mode, ids, known, source), fold_of, UNSEEN) for mode in MODES}
     without = {
         scheme: [
             _band_fields({mode: nested[scheme][fold] for mode, (_, nested) in found.items()})
@@ -276,13 +292,20 @@ def ratio_factors(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[st
     found = ratios(resolved, folds, beliefs)
     families = np.concatenate([np.full(one.rows.size, one.family, dtype=np.intp) for one in found])
     error, spread = (np.concatenate(part) for part in zip(*((r.error, r.spread) for r in found), strict=True))
-    return factors(resolved.observations.kinds, families, np.abs(error) / spread, family_weights(families))
+    weights = source_weights(resolved, families)
+    return factors(resolved.observations.kinds, families, np.abs(error) / spread, weights)
+
+
+def source_weights(resolved: Resolved, family: NDArray[np.intp]) -> Array:
+    """Weight of each point: sources weigh the same, their families alike, and the points of a family."""
+    names = np.array([row.text["publisher"] for row in resolved.families])
+    return by_source(family, names)
 
 
 def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float]:
     """Odds at which a knee is declared, by what is measured of a job (`ratio`: nothing), chosen on held-out families."""
     data = resolved.observations
-    known = held_out(resolved, folds, beliefs, "group")
+    known = held_out(resolved, folds, beliefs, UNSEEN)
     ids = measured_families(data)
     found = {mode: choose_odds(bends(data, score_mode(data, mode, ids, known))) for mode in MODES[1:]}
     unmeasured = []

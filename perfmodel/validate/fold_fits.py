@@ -11,7 +11,7 @@ from perfmodel.calibrate.mixed import Fit
 from perfmodel.calibrate.observations import Observations
 from perfmodel.calibrate.population import fit_population
 
-SETTLING = 8  # iterations at most; fewer leave a fold near the fit of all, and its errors too small
+SETTLING = 4  # iterations at most; fewer leave a fold near the fit of all, and its errors too small
 # One process per core and one thread per process: threads inside small matrix products only wait for each other. And
 # memory that stays with the process (glibc's malloc): giving large arrays back and asking anew took a third of a fit.
 _ENVIRONMENT = {

@@ -16,9 +16,21 @@ from numpy.typing import NDArray
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.calibrate.mixed import Fit
 
-# Folds at most, by the column of families.csv that is left out whole: each source on its own, groups and accelerators
-# some at a time.
-SCHEMES: dict[str, int] = {"group": 20, "source": 48, "accelerator": 16}
+# Folds at most, by what is left out whole: each source on its own, groups and accelerators some at a time.
+SCHEMES: dict[str, int] = {"group": 20, "source": 64, "accelerator": 16}
+# A source is a publisher with its code base: what one of its tables teaches is known of all of them.
+KEYS: dict[str, str] = {"group": "group", "source": "publisher", "accelerator": "accelerator"}
+# The protocol by which the tool is judged: a whole source left out, with the labels that the source itself states.
+STRANGER = "stranger"
+
+
+def scheme_of(protocol: str) -> str:
+    """The scheme whose folds a protocol is scored with.
+
+    >>> scheme_of("stranger"), scheme_of("group")
+    ('source', 'group')
+    """
+    return "source" if protocol == STRANGER else protocol
 
 
 def assign(keys: Sequence[str], count: int) -> NDArray[np.int64]:
@@ -53,7 +65,9 @@ class Folds:
     def beliefs(self, shipped: Beliefs, scheme: str, fold: int) -> Beliefs:
         """The shipped beliefs with the shifts of one fold, and bands that were learnt without it."""
         row = self.values[scheme][fold]
-        shifts = {
+        # What is newer than the folds was in no fit: it is what the shipped beliefs have of it.
+        shifts = {name: value for name, value in shipped.values.items() if shipped.counts.get(name) == 0}
+        shifts |= {
             name: float(value) for name, value in zip(self.names, row, strict=True) if np.isfinite(value)
         }
         if scheme not in self.bands:

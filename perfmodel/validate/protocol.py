@@ -149,8 +149,9 @@ def _predict(
     spread, at = np.empty(rows.size), np.empty((len(SLOPES[mode]), rows.size))
     for position, family in enumerate(families):
         mine, features = owner == position, data.features[family]
-        at[:, mine] = beliefs.band_at(mode, features, computing[mine])
-        spread[mine] = beliefs.band_spread(mode, features, signs[:, mine], computing[mine])
+        k = data.at.k[rows[mine]]
+        at[:, mine] = beliefs.band_at(mode, features, computing[mine], k)
+        spread[mine] = beliefs.band_spread(mode, features, signs[:, mine], computing[mine], k)
     return rows, value, spread, signs, at
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
+from perfmodel.physics.constants import ATTENTION_PASSES, FAST_CONVOLUTION
 from perfmodel.physics.layouts import Layouts, joined, pick
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.machine import stack as stack_machines
@@ -26,6 +27,7 @@ from perfmodel.validate.corpus import Corpus
 from perfmodel.validate.jobs import OWN, Jobs
 from perfmodel.validate.tables import Row
 
+Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 HARDWARE = {"accelerator": "accelerators", "scale_up": "links", "scale_out": "links"}  # column -> catalogue
@@ -81,13 +83,48 @@ def resolve(corpus: Corpus, catalog: Catalog, grades: str = "AB") -> Resolved:
         for name, row in labelled.items()
         if name not in seen
     ]
-    position = {name: i for i, name in enumerate(labelled)}
-    family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
-    families = tuple(labelled.values())
-    jobs = Jobs(catalog, corpus.jobs)
-    observations, refusals = _observe(families, workloads, tuple(points), family, jobs)
+    families, jobs = tuple(labelled.values()), Jobs(catalog, corpus.jobs)
+    observations, refusals = _observe(families, workloads, points, jobs)
+    least = least_seconds(observations)
+    too_fast = np.flatnonzero(~observations.normalised & (np.exp(observations.target) < least))
+    if too_fast.size:
+        contradicted += [(points[i], _above_peak(points[i], float(least[i]))) for i in too_fast]
+        kept = np.setdiff1d(np.arange(len(points)), too_fast)
+        points = [points[i] for i in kept]
+        observations, refusals = _only(observations, kept), refusals[kept]
     return Resolved(
         observations, families, tuple(points), tuple(unresolved), tuple(contradicted), batchless, refusals
+    )
+
+
+def _only(data: Observations, kept: Index) -> Observations:
+    """Some of the points; a family may be left without any."""
+    return replace(
+        data,
+        ops=take(data.ops, kept),
+        machine=pick(data.machine, kept),
+        at=pick(data.at, kept),
+        target=data.target[kept],
+        family=data.family[kept],
+        normalised=data.normalised[kept],
+    )
+
+
+def least_seconds(data: Observations) -> NDArray[np.float64]:
+    """Step time of each point at the peak of its accelerators: nothing that was measured can be shorter.
+
+    What a fast algorithm saves of 3x3 convolutions and what fused attention computes again are left out of the FLOP.
+    """
+    saved = 3.0 * data.machine.fast_convolutions * data.ops.conv3x3_flop * (1.0 - 1.0 / FAST_CONVOLUTION)
+    saved = saved + (ATTENTION_PASSES - 3.0) * data.ops.attention_flop
+    flop = (data.ops.training_flop() - saved) * data.at.global_batch
+    return np.asarray(flop / (data.at.k * data.machine.peak_flop_per_s) + np.zeros_like(data.target))
+
+
+def _above_peak(point: Row, least: float) -> str:
+    return (
+        f"its step of {point.get('step_s', 0.0):g} s is shorter than the {least:.3g} s that its FLOP take at the peak: "
+        "step time, batch, sequence length, precision or FLOP of the workload is wrong"
     )
 
 
@@ -180,11 +217,12 @@ def known_sweeps(corpus: Corpus, catalog: Catalog) -> tuple[list[Row], list[tupl
 def _observe(
     families: tuple[Row, ...],
     workloads: Mapping[str, Workload],
-    points: tuple[Row, ...],
-    family: Index,
+    points: Sequence[Row],
     jobs: Jobs,
 ) -> tuple[Observations, NDArray[np.int64]]:
     """What the set-ups of all points give, stacked; and why a prediction of each point's job would refuse its layout."""
+    position = {row.text["family"]: i for i, row in enumerate(families)}
+    family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
     curves: dict[tuple[Any, ...], tuple[Job, list[int]]] = {}
     k, batch, target = (np.empty(len(points)) for _ in range(3))
     normalised = np.array([point.number["global_batch"] is None for point in points], dtype=bool)
@@ -252,7 +290,7 @@ class _Stacked:
 
 
 def _weights(
-    families: tuple[Row, ...], points: tuple[Row, ...], family: np.ndarray[Any, np.dtype[np.intp]]
+    families: tuple[Row, ...], points: Sequence[Row], family: np.ndarray[Any, np.dtype[np.intp]]
 ) -> tuple[float, ...]:
     """Families of a group that their source made up of the same timings count together as one."""
     composed = {

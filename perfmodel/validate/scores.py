@@ -21,9 +21,22 @@ def family_weights(family: NDArray[np.intp]) -> Array:
     return np.asarray(1.0 / np.bincount(family)[family])
 
 
-def errors(log_error: Array, family: NDArray[np.intp]) -> dict[str, float]:
-    """Median, mean and 90th percentile of |predicted / measured - 1|, and the median bias."""
+def by_source(family: NDArray[np.intp], source: NDArray[np.str_]) -> Array:
+    """Weight of each point where every source weighs the same; `source` has that of each family.
+
+    >>> by_source(np.array([0, 0, 1, 2]), np.array(["a", "a", "b"])).tolist()
+    [0.25, 0.25, 0.5, 1.0]
+    """
+    if not family.size:
+        return np.zeros(0)
     weights = family_weights(family)
+    _, position = np.unique(source[family], return_inverse=True)
+    return np.asarray(weights / np.bincount(position, weights)[position])
+
+
+def errors(log_error: Array, family: NDArray[np.intp], weights: Array | None = None) -> dict[str, float]:
+    """Median, mean and 90th percentile of |predicted / measured - 1|, and the median bias."""
+    weights = family_weights(family) if weights is None else weights
     relative = np.abs(np.expm1(log_error))
     return {
         "median_ape": weighted_quantile(relative, weights, 0.5),
@@ -33,9 +46,11 @@ def errors(log_error: Array, family: NDArray[np.intp]) -> dict[str, float]:
     }
 
 
-def bands(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str, float]:
+def bands(
+    log_error: Array, half: Array, family: NDArray[np.intp], weights: Array | None = None
+) -> dict[str, float]:
     """Share of points inside the 90 % band, and its median half-width as a fraction of the prediction."""
-    weights = family_weights(family)
+    weights = family_weights(family) if weights is None else weights
     inside = (np.abs(log_error) <= half).astype(float)
     return {
         "coverage_90": float(weights @ inside / weights.sum()),
@@ -43,13 +58,15 @@ def bands(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str, 
     }
 
 
-def summary(log_error: Array, half: Array, family: NDArray[np.intp]) -> dict[str, Any]:
-    """All figures of a set of points."""
+def summary(
+    log_error: Array, half: Array, family: NDArray[np.intp], weights: Array | None = None
+) -> dict[str, Any]:
+    """All figures of a set of points; every family weighs the same where `weights` says nothing else."""
     if not log_error.size:
         return {"families": 0, "points": 0}
     return {
         "families": int(np.unique(family).size),
         "points": int(log_error.size),
-        **errors(log_error, family),
-        **bands(log_error, half, family),
+        **errors(log_error, family, weights),
+        **bands(log_error, half, family, weights),
     }

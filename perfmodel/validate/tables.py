@@ -19,6 +19,7 @@ NUMBERS = (
     "k", "nodes", "dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "global_batch", "seq_len",
     "step_s", "spread_s", "repeats", "accelerators_per_node", "network_gbit_per_s_per_node", "shard_group",
     "document_len", "vocab", "run_steps", "run_batch", "cuda", "bucket_bytes", "tp_hidden",
+    "allocated_gib", "reserved_gib",
 )  # fmt: skip
 # Columns that the form lets out, of the table that may have them; corrections may fill them too.
 UNSTATED = {
@@ -32,6 +33,7 @@ _WHOLE = (*_COUNTS, "accelerators_per_node", "shard_group", "vocab", "run_steps"
 _LEAST = {
     **dict.fromkeys((*_WHOLE, "seq_len", "document_len"), 1.0),
     **dict.fromkeys(("step_s", "time_s"), 1e-9),
+    **dict.fromkeys(("allocated_gib", "reserved_gib"), 1e-3),
     **dict.fromkeys(("global_batch", "run_batch", "micro_batch", "accumulation"), 1e-3),
     "network_gbit_per_s_per_node": 1e-3,
     "cuda": 1.0,
@@ -47,6 +49,7 @@ _MOST = {
     **dict.fromkeys(("step_s", "spread_s", "time_s"), 1e7),
     **dict.fromkeys(("global_batch", "run_batch", "micro_batch"), 1e12),
     **dict.fromkeys(("accumulation", "repeats", "run_steps", "network_gbit_per_s_per_node"), 1e9),
+    **dict.fromkeys(("allocated_gib", "reserved_gib"), 1e6),
     "bytes": 1e15,
 }
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,35 @@ from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.calibrate.observations import Observations
 from perfmodel.results.envelope import Result, fingerprint
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.job import Framework
 from perfmodel.units import counted
 from perfmodel.validate import baselines
 from perfmodel.validate.consistency import measured_again
 from perfmodel.validate.corpus import TABLES, Corpus, read_corpus
-from perfmodel.validate.fitting import fit_everything, fold_of_families, held_out, measured_families
-from perfmodel.validate.folds import shipped_folds
+from perfmodel.validate.fitting import (
+    UNSEEN,
+    fit_everything,
+    fold_of_families,
+    held_out,
+    measured_families,
+)
+from perfmodel.validate.folds import STRANGER, Folds, scheme_of, shipped_folds
 from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.memory import PEAKS, memory_figures, read_peaks
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
 from perfmodel.validate.scores import errors, summary
 from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.serving_files import SERVED, runs_file
+from perfmodel.validate.strangers import baseline_figures, mfu_table, source_figures
 from perfmodel.validate.tables import Row
 from perfmodel.validate.unsaid import unsaid
 
+T = TypeVar("T")
 SHIPPED = "shipped"
+_PROTOCOLS = {
+    STRANGER: "every family predicted without its source, with the labels that the source states",
+}
 SCORED_GRADES = "AB"  # a blank one is scored too
 
 
@@ -56,8 +67,8 @@ def validate(
     """Score every family of `folder` (the shipped corpus when None).
 
     On the shipped corpus each family is predicted with beliefs fitted without its fold (`scheme` says by what the
-    folds are cut; `refit` fits them again instead of reading the shipped ones); on another folder the shipped beliefs
-    are used as they are.
+    folds are cut; `refit` fits them again instead of reading the shipped ones), and beside it as a stranger's (`schemes`):
+    its whole source left out, with the labels that the source states. On another folder the shipped beliefs are used as they are.
     """
     is_shipped = folder is None
     catalog = catalog or Catalog.default()
@@ -65,22 +76,29 @@ def validate(
     corpus = (
         Corpus.empty()
         if served and _is_serving_alone(folder)
-        else read_corpus(folder or shipped_corpus(), catalog)
+        else read_corpus(folder or shipped_corpus(), catalog, as_stated=is_shipped and scheme == STRANGER)
     )
     resolved = resolve(corpus, catalog, SCORED_GRADES)
     sweeps, strange_sweeps = known_sweeps(corpus, catalog)
     data = resolved.observations
-    beliefs_for, fold_of = (
-        _held_out(resolved, scheme, refit) if is_shipped else (_always(shipped_beliefs()), None)
-    )
+    if is_shipped:
+        fitted = _refitted(resolved, scheme, catalog) if refit else (shipped_folds(), shipped_beliefs())
+        beliefs_for, fold_of, tables = _held_out(resolved, scheme, *fitted)
+    else:
+        beliefs_for, fold_of, tables = _always(shipped_beliefs()), None, _always(shipped_utilisations())
     ids = measured_families(data)
     result: dict[str, Any] = {"modes": {}, "families": []}
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
-        result["modes"][mode] = mode_figures(resolved, scored, fold_of)
+        result["modes"][mode] = mode_figures(resolved, scored, fold_of, tables)
         result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
         result["families"] += family_rows(resolved, scored)
+    if is_shipped:
+        strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
+        result["schemes"] = {STRANGER: {"modes": strangers}}
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
+    peaks = (folder or shipped_corpus()) / PEAKS
+    result["memory"] = memory_figures(read_peaks(peaks, catalog) if peaks.is_file() else [])
     result["corrected"] = [
         {"family": name, "reason": reason} for name, reason in sorted(corpus.corrected.items())
     ]
@@ -109,7 +127,7 @@ def validate(
             served, catalog, scheme=scheme, is_shipped=is_shipped, refit=refit
         )
     result["scheme"] = (
-        f"every family predicted without its {scheme}"
+        _PROTOCOLS.get(scheme, f"every family predicted without its {scheme}")
         if is_shipped
         else "with the shipped beliefs as they are"
     )
@@ -129,7 +147,7 @@ def _is_serving_alone(folder: Path | None) -> bool:
 
 def _tables_read(folder: Path) -> dict[str, dict[str, str]]:
     """Fingerprints of the tables that were read; whatever else lies in the folder is none of them."""
-    found = {path.stem: fingerprint(path) for name in TABLES if (path := folder / name).is_file()}
+    found = {path.stem: fingerprint(path) for name in (*TABLES, PEAKS) if (path := folder / name).is_file()}
     served = runs_file(folder)
     return found | ({} if served is None else {served.stem: fingerprint(served)})
 
@@ -224,35 +242,66 @@ def _no_source(corpus: Corpus) -> list[str]:
 
 
 def _framework_words(name: str) -> str:
-    shared = "predicted by what all frameworks share"
-    if name in get_args(Framework):
-        return f'framework_class "{name}", of which no run was measured: {shared}'
-    return f'unknown framework_class "{name}": {shared}'
+    return f'unknown framework_class "{name}": predicted by what all frameworks share'
 
 
-def _always(beliefs: Beliefs) -> Callable[[int], Beliefs]:
-    return lambda family: beliefs
+def _always(found: T) -> Callable[[int], T]:
+    return lambda family: found
+
+
+def shipped_utilisations() -> dict[str, float]:
+    """Utilisations of the peak by class of jobs, from the whole corpus: see `strangers.mfu_table`."""
+    return dict(shipped_beliefs().meta["constant_mfu"])
+
+
+def _refitted(resolved: Resolved, scheme: str, catalog: Catalog) -> tuple[Folds, Beliefs]:
+    stated = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+    schemes = tuple(dict.fromkeys((UNSEEN, scheme_of(scheme))))
+    fitted = fit_everything(resolved, stated, spreads={}, schemes=schemes, workers=os.cpu_count() or 1)
+    return fitted.folds, fitted.beliefs
 
 
 def _held_out(
-    resolved: Resolved, scheme: str, refit: bool
-) -> tuple[Callable[[int], Beliefs], dict[int, int]]:
-    """Beliefs without the fold of each family, and that fold."""
-    folds, beliefs = shipped_folds(), shipped_beliefs()
-    if refit:
-        schemes = ("group",) if scheme == "group" else ("group", scheme)
-        fitted = fit_everything(
-            resolved, spreads=beliefs.level_spreads, schemes=schemes, workers=os.cpu_count() or 1
-        )
-        folds, beliefs = fitted.folds, fitted.beliefs
+    resolved: Resolved, protocol: str, folds: Folds, beliefs: Beliefs
+) -> tuple[Callable[[int], Beliefs], dict[int, int], Callable[[int], Mapping[str, float]]]:
+    """Beliefs without the fold of each family, that fold, and the utilisations of the families outside it."""
+    scheme = scheme_of(protocol)
     fold_of = fold_of_families(resolved, folds, scheme)
-    return held_out(resolved, folds, beliefs, scheme), dict(enumerate(fold_of.tolist()))
+    ids = measured_families(resolved.observations)
+
+    @cache
+    def table(fold: int) -> dict[str, float]:
+        return mfu_table(resolved, [i for i in ids if fold_of[i] != fold])
+
+    return (
+        held_out(resolved, folds, beliefs, scheme),
+        dict(enumerate(fold_of.tolist())),
+        lambda family: table(int(fold_of[family])),
+    )
+
+
+def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
+    """Figures of all modes with whole sources left out and the labels that they state."""
+    resolved = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+    beliefs_for, fold_of, tables = _held_out(resolved, STRANGER, folds, beliefs)
+    ids = measured_families(resolved.observations)
+    return {
+        mode: mode_figures(
+            resolved, score_mode(resolved.observations, mode, ids, beliefs_for), fold_of, tables
+        )
+        for mode in modes
+    }
 
 
 def mode_figures(
-    resolved: Resolved, scored: Scored, fold_of: Mapping[int, int] | None = None
+    resolved: Resolved,
+    scored: Scored,
+    fold_of: Mapping[int, int] | None,
+    tables: Callable[[int], Mapping[str, float]],
 ) -> dict[str, Any]:
     """All figures of one mode, overall and by kind, accelerator, source and node crossing.
+
+    `tables` has the utilisations that a baseline of `datasheet` is made of.
 
     With `fold_of`, the odds at which knees are declared are chosen for each fold on the others, else as shipped.
     """
@@ -281,7 +330,12 @@ def mode_figures(
         }
         for name, keys in _keys(resolved, scored).items()
     }
-    figures["baselines"] = law_figures(data, scored)
+    figures["by_source_weight"] = source_figures(resolved, scored) if error.size else {}
+    figures["baselines"] = (
+        baseline_figures(resolved, scored, tables)
+        if scored.mode == "datasheet"
+        else law_figures(data, scored)
+    )
     crossing = crosses(data, scored)
     if scored.mode != "datasheet" and crossing.any():
         figures["baselines_crossing"] = law_figures(data, scored, crossing)

@@ -16,6 +16,7 @@ from perfmodel.specs.loader import Mark, Source
 from perfmodel.specs.prices import resolve_price
 from perfmodel.web.kept import Kept
 from perfmodel.web.requests import WhatIf
+from perfmodel.web.service import ServiceIf
 
 if TYPE_CHECKING:
     from perfmodel.beliefs.population import Beliefs
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from perfmodel.training.search import Search
 
 MOST_FITS = 64
-SEARCH_BYTES = 8 * 1024 * 1024
-CURVE_BYTES = 8 * 1024 * 1024  # a hundred or so
+SEARCH_BYTES = 5 * 1024 * 1024
+CURVE_BYTES = 5 * 1024 * 1024  # sixty or so in each worker
 # What a drag may move without moving the curve, and without moving the layouts to choose from.
 MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
 LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
@@ -51,6 +52,10 @@ class Answers(Protocol):
 
     def scale_out(self, request: WhatIf) -> str | None:
         """The catalogue's name of the link between the cluster's nodes."""
+        ...
+
+    def service(self, request: ServiceIf) -> dict[str, Any]:
+        """The envelope of a predicted service."""
         ...
 
 
@@ -142,6 +147,19 @@ class Library:
         link = job.cluster.network
         return link.name if link is not None else None
 
+    def service(self, request: ServiceIf) -> dict[str, Any]:
+        """The envelope of a predicted service."""
+        from perfmodel.decide.serving.prediction import predict_serving
+        from perfmodel.specs.jobs import load_any_job
+        from perfmodel.specs.serving import ServingJob
+
+        self._refuse_unknown(request)
+        with self._reading:
+            job = load_any_job(request.job(), catalog=self._catalog)
+        if not isinstance(job, ServingJob):  # the request always has the block
+            raise SpecError(Problem("--serving", code="S010", message="no service was asked for"))
+        return predict_serving(job).envelope()
+
     def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
         link = cluster.network
         price, _ = resolve_price(None, cluster, self._catalog, Mark(Source("")))
@@ -160,9 +178,14 @@ class Library:
 
     def _job(self, request: WhatIf) -> Job:
         """The job, from names that the catalogue holds: a name that looks like a file is not one here."""
+        self._refuse_unknown(request)
+        with self._reading:
+            return load_job(None, overrides=request.overrides(), catalog=self._catalog)
+
+    def _refuse_unknown(self, request: WhatIf | ServiceIf) -> None:
         problems = []
         for field, names in self._known.items():
-            name = getattr(request, field)
+            name = getattr(request, field, None)
             if name is not None and name not in names:
                 problems.append(
                     Problem(
@@ -173,8 +196,6 @@ class Library:
                 )
         if problems:
             raise SpecError(problems)
-        with self._reading:
-            return load_job(None, overrides=request.overrides(), catalog=self._catalog)
 
     def _curve(self, job: Job, beliefs: Beliefs, request: WhatIf) -> Curve:
         """The curve, or the one kept from a question that differs in money alone."""

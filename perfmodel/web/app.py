@@ -21,11 +21,14 @@ from perfmodel.specs.refusals import refusal
 from perfmodel.web.guards import App, Guard, Limits, error_body
 from perfmodel.web.openapi import document
 from perfmodel.web.requests import Pair, Upload, UploadError, WhatIf, read_timings
+from perfmodel.web.service import ServiceIf
 from perfmodel.web.tasks import unpack
 from perfmodel.web.workshop import BusyError, Workers, Workshop
 
 STATIC = {
     "index.html": "text/html; charset=utf-8",
+    "serving.html": "text/html; charset=utf-8",
+    "serving.js": "text/javascript; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
     "state.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
@@ -67,6 +70,7 @@ def create_app(workers: Workers, limits: Limits | None = None) -> App:
         Route("/healthz", api.health),
         Route("/api/catalog", api.catalog),
         Route("/api/predict", api.predict, methods=["POST"]),
+        Route("/api/service", api.service, methods=["POST"]),
         Route("/api/compare", api.compare, methods=["POST"]),
         Route("/api/calibrate", api.calibrate, methods=["POST"]),
         Route("/api/job", api.job, methods=["POST"]),
@@ -99,6 +103,10 @@ class _Api:
     async def predict(self, request: Request) -> Response:
         job = await _read(request, WhatIf)
         return _packed(request, await self._answer("predict", job.canonical()))
+
+    async def service(self, request: Request) -> Response:
+        asked = await _read(request, ServiceIf)
+        return _packed(request, await self._answer("service", asked.canonical()))
 
     async def compare(self, request: Request) -> Response:
         pair = await _read(request, Pair)

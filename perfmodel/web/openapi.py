@@ -9,10 +9,11 @@ from pydantic.json_schema import models_json_schema
 
 from perfmodel.results.envelope import __version__
 from perfmodel.web.requests import Pair, Upload, WhatIf
+from perfmodel.web.service import ServiceIf
 
 _ENVELOPE: dict[str, Any] = {
     "type": "object",
-    "description": "One envelope for every answer; result holds the arrays, aligned with result.k.",
+    "description": "One envelope for every answer; result holds the arrays, aligned with result.k, of a service with result.load.",
     "required": ["schema", "version", "seed", "inputs", "result"],
     "properties": {
         "schema": {"type": "string", "pattern": "^perfmodel/[a-z_]+/1$"},
@@ -76,7 +77,9 @@ _REFUSALS = {
 
 def document() -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
-    models: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in (WhatIf, Pair, Upload)]
+    models: list[tuple[type[BaseModel], Any]] = [
+        (model, "validation") for model in (WhatIf, Pair, Upload, ServiceIf)
+    ]
     _, found = models_json_schema(models, ref_template="#/components/schemas/{model}")
     schemas = {
         **found["$defs"],
@@ -98,6 +101,7 @@ def document() -> dict[str, Any]:
                 "get": _get("Workloads, clusters and grids to choose from.", "catalog", {"type": "object"})
             },
             "/api/predict": {"post": _post("Predict a job.", "predict", "WhatIf", "Envelope")},
+            "/api/service": {"post": _post("Predict a service.", "service", "ServiceIf", "Envelope")},
             "/api/compare": {"post": _post("Compare two jobs.", "compare", "Pair", "Envelope")},
             "/api/calibrate": {
                 "post": _post(

@@ -1,4 +1,4 @@
-"""Running the app under uvicorn, on loopback unless told otherwise."""
+"""Running the app under uvicorn, on loopback by default."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from perfmodel.web.answers import Answers
 from perfmodel.web.guards import error_body
 from perfmodel.web.jobtext import command, job_yaml
 from perfmodel.web.requests import Pair, WhatIf
+from perfmodel.web.service import ServiceIf
 
 Outcome = tuple[int, bytes]
 
@@ -54,6 +55,11 @@ def _predict(answers: Answers, payload: str) -> bytes:
     return dump({**envelope, "summary": summary(envelope)})
 
 
+def _service(answers: Answers, payload: str) -> bytes:
+    envelope = answers.service(ServiceIf.model_validate_json(payload))
+    return dump({**envelope, "summary": summary(envelope)})
+
+
 def _compare(answers: Answers, payload: str) -> bytes:
     pair = Pair.model_validate_json(payload)
     return dump(answers.compare(pair.a, pair.b))
@@ -71,7 +77,14 @@ def _job(answers: Answers, payload: str) -> bytes:
     return dump({"yaml": job_yaml(request, answers.scale_out(request)), "command": command(request)})
 
 
-_TASKS = {"job": _job, "catalogue": _catalogue, "predict": _predict, "compare": _compare, "report": _report}
+_TASKS = {
+    "job": _job,
+    "catalogue": _catalogue,
+    "predict": _predict,
+    "compare": _compare,
+    "report": _report,
+    "service": _service,
+}
 
 
 def summary(envelope: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -26,7 +25,7 @@ LONGEST_DEFAULT = 8192
 class HfWorkload:
     """What was read: fields of a workload spec, the parameters by part, and remarks for people."""
 
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     parameters: ParameterCount
     remarks: tuple[str, ...]
 
@@ -34,11 +33,11 @@ class HfWorkload:
 class _Config:
     """Keys of one JSON object; what is missing or malformed is noted, to be refused all at once."""
 
-    def __init__(self, data: Mapping[str, Any], text: str, file: str) -> None:
+    def __init__(self, data: Mapping[str, object], text: str, file: str) -> None:
         self._data, self._lines, self._file = data, text.splitlines(), file
         self.problems: list[Problem] = []
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> object:
         return self._data.get(key)
 
     def integer(self, key: str, default: int | None = None) -> int:
@@ -132,7 +131,7 @@ def parse_config(
     return HfWorkload(fields, parameters, tuple(remarks))
 
 
-def _check(fields: Mapping[str, Any], config: _Config) -> None:
+def _check(fields: Mapping[str, object], config: _Config) -> None:
     """Refuse what no verb would take: sizes of 0, or more than any model has."""
     try:
         Workload.model_validate(dict(fields))
@@ -145,10 +144,10 @@ def _check(fields: Mapping[str, Any], config: _Config) -> None:
 
 def workload_fields(
     d: Dimensions, parameters: ParameterCount, family: Family, *, seq_len: int | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Fields of a workload spec for these dimensions, in the order in which specs are written."""
     layers = d.attention_layers
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "kind": family.kind,
         "sample": "sequence",
         "params": parameters.total,
@@ -186,7 +185,7 @@ def workload_fields(
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _load(text: str, file: str) -> dict[str, Any]:
+def _load(text: str, file: str) -> dict[str, object]:
     data = parse_json(text, file, "W101")
     if not isinstance(data, dict):
         message = f"a config is a JSON object, this is a {type(data).__name__}"
@@ -194,7 +193,7 @@ def _load(text: str, file: str) -> dict[str, Any]:
     return data
 
 
-def _text_part(outer: dict[str, Any], text: str, file: str) -> tuple[_Config, str, bool]:
+def _text_part(outer: dict[str, object], text: str, file: str) -> tuple[_Config, str, bool]:
     """The object that describes the language model: the config itself or its `text_config`."""
     config = _Config(outer, text, file)
     stated = outer.get("model_type")
@@ -217,7 +216,7 @@ def _text_part(outer: dict[str, Any], text: str, file: str) -> tuple[_Config, st
     raise SpecError(config.problem("W103", message, "model_type", help))
 
 
-def _hub_name(data: Mapping[str, Any]) -> str | None:
+def _hub_name(data: Mapping[str, object]) -> str | None:
     """The last part of `_name_or_path`, which exported configs carry."""
     path = data.get("_name_or_path")
     return path.rstrip("/").rsplit("/", 1)[-1] or None if isinstance(path, str) else None

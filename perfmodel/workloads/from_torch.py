@@ -203,6 +203,8 @@ def _samples(target: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any
     first = next((shape for shape in shapes if shape), None)
     if not first:
         raise UsageError(
-            f"{target}: no input tensor tells the batch", code="W201", help="say it with --samples"
+            f"{target}: the batch cannot be read from an input tensor",
+            code="W201",
+            help="state it with --samples",
         )
     return int(first[0])

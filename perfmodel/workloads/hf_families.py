@@ -126,7 +126,7 @@ class _WithDefaults:
     def integers(self, key: str) -> list[int] | None:
         return self._config.integers(key)
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> object:
         return self._config.get(key)
 
 

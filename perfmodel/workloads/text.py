@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 # Editors find the schema beside the file once `perfmodel schema workload` has written it there.
 SCHEMA = "workload.schema.json"
@@ -37,7 +36,7 @@ def size_name(parameters: int) -> str:
     return str(parameters)
 
 
-def scalar(value: Any, *, flow: bool = False) -> str:
+def scalar(value: object, *, flow: bool = False) -> str:
     """One YAML scalar; text that YAML could read as something else is quoted.
 
     >>> scalar(True), scalar(4096), scalar("8.2 GFLOP"), scalar("no"), scalar("a: b")
@@ -55,7 +54,7 @@ def scalar(value: Any, *, flow: bool = False) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def render(fields: Mapping[str, Any], comments: Sequence[str] = (), *, schema: str = SCHEMA) -> str:
+def render(fields: Mapping[str, object], comments: Sequence[str] = (), *, schema: str = SCHEMA) -> str:
     """A workload spec as YAML text; `comments` stand above it, after the line for editors.
 
     >>> print(render({"name": "tiny", "params": {"value": 7, "source": "counted"}}), end="")
@@ -68,7 +67,7 @@ def render(fields: Mapping[str, Any], comments: Sequence[str] = (), *, schema: s
     return "\n".join(lines) + "\n"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """A scalar, or a value with its origin on one line."""
     if isinstance(value, Mapping):
         # Commas and brackets end a plain scalar inside a flow mapping.

@@ -22,7 +22,14 @@ NONE = np.zeros((0, 2))
 
 def setup() -> Setup:
     k = np.array([8.0, 16.0, 32.0])
-    return Setup(CATALOG.get("workloads", "llama3-8b"), CATALOG.cluster("dgx-h100"), "bf16", k, k * 16.0)
+    return Setup(
+        CATALOG.get("workloads", "llama3-8b"),
+        CATALOG.cluster("dgx-h100"),
+        "bf16",
+        k,
+        k * 16.0,
+        framework="megatron_core",
+    )
 
 
 def halves(beliefs: Beliefs) -> np.ndarray:
@@ -39,7 +46,7 @@ def test_shifts_of_a_jobs_own_values_multiply() -> None:
 def test_a_value_that_nobody_measured_shifts_nothing_and_an_older_file_has_no_shape() -> None:
     shape = {"levels": {"kind": {"convnet": 0.2}}}
     assert scale(shape, {"kind": "gnn"}, (), NONE).tolist() == [1.0, 1.0]
-    assert scale({}, {"kind": "gnn"}, SLOPES["datasheet"], np.ones((2, 2))).tolist() == [1.0, 1.0]
+    assert scale({}, {"kind": "gnn"}, SLOPES["datasheet"], np.ones((3, 2))).tolist() == [1.0, 1.0]
 
 
 def test_every_level_can_be_read_off_a_job() -> None:
@@ -95,7 +102,8 @@ def test_files_keep_scales_and_groups_and_read_without_them() -> None:
     older = from_mapping({key: value for key, value in data.items() if key not in ("scales", "groups")})
     signs = np.arange(1.0, 9.0)[:, None]
     narrow, wide = (
-        one.band_spread("one_node", {"tuning": "tuned"}, signs, np.ones(1)) for one in (older, made)
+        one.band_spread("one_node", {"tuning": "tuned"}, signs, np.ones(1), np.ones(1))
+        for one in (older, made)
     )
     assert narrow == pytest.approx(band_spread(signs, older.band_weights("one_node")))
     assert wide == pytest.approx(np.exp(0.5) * narrow)
@@ -108,5 +116,5 @@ def test_what_nobody_measured_is_not_scaled() -> None:
         scales={"datasheet": {"levels": {"kind": {"gnn": np.log(2.0)}}}},
     )
     signs = np.array([[1.0], [3.0], [0.6]])
-    found = beliefs.band_spread("datasheet", {"kind": "gnn"}, signs, np.ones(1))
+    found = beliefs.band_spread("datasheet", {"kind": "gnn"}, signs, np.ones(1), np.ones(1))
     assert found == pytest.approx(np.hypot(2.0 * 0.1, 0.5 * 0.6))

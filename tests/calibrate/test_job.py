@@ -119,13 +119,13 @@ def test_laws_pull_less_where_the_batch_is_not_the_measured_one(setup) -> None: 
     assert (np.abs(np.log(less / none)) < 0.2 * np.abs(np.log(more / none))).all()
 
 
-def test_new_hardware_inherits_its_generation_wider() -> None:
+def test_an_arithmetic_that_nobody_measured_inherits_its_generation_wider() -> None:
     beliefs = shipped_beliefs()
     job = load_job(
         None, overrides={"workload": "llama3-8b", "cluster": "dgx-h100", "global_batch": 512, "k": "8"}
     )
     features = setup_of(job).features()
-    unseen = beliefs.belief(features | {"accelerator": "h900", "scale_up": "nvswitch-9"})
+    unseen = beliefs.belief(features | {"width": "3bit", "scale_up": "nvswitch-9"})
     unknown = beliefs.belief(dict.fromkeys(features, "nobody"))
     known = beliefs.belief(features)
     assert known.basis["matmul"] == "measured"

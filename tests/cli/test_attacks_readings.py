@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("(" * 5000, "not a regular expression"),
         (r"(?P<bogus>\d)(?P<time_s>\d)", "unknown group bogus"),
         (r"(?P<time_s>\d)(?P<time_ms>\d)", "time_s and time_ms both"),
-        (r"(?P<step>\d)", "no group says the time"),
+        (r"(?P<step>\d)", "no group captures the time"),
     ],
 )
 def test_bad_patterns(pattern, words, capsys):

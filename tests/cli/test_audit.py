@@ -18,6 +18,7 @@ from perfmodel.specs.claims import Claim
 
 CLAIMS = Path(__file__).parents[1] / "claims"
 CATALOG = Catalog.default()
+ROOT = Path(__file__).parents[2]
 
 
 def run(name: str, *arguments: str) -> int:
@@ -105,7 +106,7 @@ def test_markdown_html_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         ("", "claim.yaml"),
         ("workload: resnet50\ncluster: dgx-a100\n", "points or a headline"),
-        ("workload: resnet50\npoints: [{k: 8, throughput: 3}]\n", "a cluster or an accelerator"),
+        ("workload: resnet50\nversus: {cluster: dgx-h100, speedup: 4}\n", "two machines names both"),
         (
             "workload: resnet5\ncluster: dgx-a100\npoints: [{k: 8, throughput: 3}]\n",
             'did you mean "resnet50"',
@@ -170,3 +171,13 @@ def test_any_claim_gets_a_verdict(
     result = audit(Claim.model_validate({"points": points, **where, **what, **more}), catalog=CATALOG)
     assert result.result["verdict"] in {"consistent", "suspicious", "impossible"}
     json.loads(result.to_json())
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("vendor-*.yaml")))
+def test_every_shipped_slide_has_a_picture(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that names neither times nor a batch: its efficiency is drawn."""
+    picture = tmp_path / "x.png"
+    assert main(["audit", str(ROOT / "examples" / name), "--plot", str(picture), "--quiet"]) == 1
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 import typer
@@ -93,6 +94,10 @@ def test_bad_usage_exits_2_on_stderr(
     assert captured.out == ""
 
 
+@pytest.mark.skipif(
+    tuple(map(int, version("typer").split(".")[:2])) < (0, 29),
+    reason="earlier releases of typer say by themselves what they expect",
+)
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

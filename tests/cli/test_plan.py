@@ -33,7 +33,7 @@ def result(out: str) -> dict[str, Any]:
 
 
 def test_table_says_the_answer_first_and_ticks_the_choice(plan: Any) -> None:
-    code, out, err = plan(*BASE, *QUICK, "--deadline", "1 day")
+    code, out, err = plan(*BASE, *QUICK, "--deadline", "1 day", "--full")
     assert (code, err) == (0, "")
     words = " ".join(out.split())
     assert words.startswith("Plan: llama3-8b on dgx-h100, least cost Cheapest: K = ")
@@ -142,12 +142,12 @@ def test_every_cluster_has_its_best_row_or_the_reason_why_not(plan: Any) -> None
         "k": None,
         "reason": "no K keeps the budget",
     }
-    assert "Limits aside: some may miss the budget." in plan(*limited)[1]
+    assert "Limits aside: some may miss the budget." in plan(*limited, "--full")[1]
 
 
 def test_a_front_over_clusters_names_them(plan: Any) -> None:
     prices = ("--clusters", "dgx-h100,dgx-b200,standard-nd96isr-mi300x-v5")
-    _, out, _ = plan(*BASE, *QUICK, *prices, "--objective", "cost")
+    _, out, _ = plan(*BASE, *QUICK, *prices, "--objective", "cost", "--full")
     front = out[out.index("Pareto front") : out.index("Ways to pay")]
     assert "dgx-b200" in front
 

@@ -88,7 +88,7 @@ def test_the_same_bytes_twice(job):
 
 
 def test_table_fits_eighty_columns_and_answers_first(job):
-    done = run("predict", str(job))
+    done = run("predict", str(job), "--full")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert max(len(line) for line in lines) <= 80
@@ -206,7 +206,7 @@ def test_the_ladder_and_what_a_dollar_trains(capsys):
         assert step["cost_usd"] == pytest.approx(found["cost_usd"][i + 1] - found["cost_usd"][i])
     for usd, samples in zip(found["cost_usd"], found["work_per_usd"], strict=True):
         assert samples == pytest.approx(100 * 2048 / usd)
-    assert main(arguments) == 0
+    assert main([*arguments, "--full"]) == 0
     assert "Marginal ladder" in capsys.readouterr().out
 
 
@@ -245,7 +245,7 @@ def test_sensitivity_is_told_in_words(capsys):
     assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["result"]["sensitivity"]
     assert all(row["meaning"] == MEANINGS[row["input"]] for row in rows)
-    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8"]) == 0
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "8", "--full"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     table = shown[shown.index("Sensitivity") :]
     assert "device time of such jobs against" in table
@@ -253,7 +253,7 @@ def test_sensitivity_is_told_in_words(capsys):
 
 
 def test_one_k_has_a_time_and_no_knee(capsys):
-    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1"]) == 0
+    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1", "--full"]) == 0
     shown = capsys.readouterr().out
     assert "K = 1 takes 2" in shown
     assert "nee" not in shown.replace("needs", "")
@@ -281,3 +281,40 @@ def test_the_headline_counts_interruptions_on_both_sides(capsys):
     assert f"for {runs:.1f}x the speed" in shown
     assert main([*job, "--set", "reliability={mtbf_per_accelerator: 1 h}"]) == 0
     assert "a step, with all interruptions" in " ".join(capsys.readouterr().out.split())
+
+
+def test_wall_time_is_the_upper_end_of_the_run_rounded_up_to_minutes(capsys):
+    words = [
+        "predict",
+        "-w",
+        "llama3-8b",
+        "-c",
+        "dgx-h100",
+        "-k",
+        "8,64",
+        "--set",
+        "steps=20000",
+        "--format",
+        "json",
+    ]
+    assert main(words) == 0
+    run = json.loads(capsys.readouterr().out)["result"]["run"]
+    assert main([*words, "--wall-time"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "perfmodel/wall-time/1"
+    found = found["result"]
+    assert found["bound_s"] == run["time_s_high"]
+    for asked, bound, line in zip(found["request_s"], found["bound_s"], found["slurm"], strict=True):
+        assert 0 <= asked - bound < 60
+        assert asked % 60 == 0
+        days, _, clock = line.removeprefix("--time=").rpartition("-")
+        hours, minutes, seconds = (int(part) for part in clock.split(":"))
+        assert ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds == asked
+
+
+def test_wall_time_needs_a_length_and_stands_alone(capsys):
+    words = ["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8", "--wall-time"]
+    assert main(words) == 2
+    assert "nobody says how long" in capsys.readouterr().err
+    assert main([*words, "--export", "slurm"]) == 2
+    assert "--wall-time goes with none of" in capsys.readouterr().err

@@ -114,4 +114,4 @@ def test_few_samples_and_many_workers_are_noted(run):
     found = result_of(
         run, "predict", *JOB, "--set", "jitter={samples: [1, 1.1], distribution: empirical}", "--draws", "0"
     )
-    assert any("say nothing of the slowest of 64" in note for note in found["notes"])
+    assert any("too few for the slowest of 64" in note for note in found["notes"])

@@ -136,4 +136,4 @@ def test_what_is_fitted_again_or_left_out_is_of_the_shipped_corpus(
 ) -> None:
     done = run("validate", "--data", str(subset(tmp_path)), *option)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"error[U016]: {option[0]} speaks of the shipped corpus, --data of another" in done.stderr
+    assert f"error[U016]: {option[0]} applies to the shipped corpus, and --data names another" in done.stderr

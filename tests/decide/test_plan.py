@@ -78,7 +78,9 @@ def every(catalog: Catalog, beliefs: Beliefs) -> list[Tried]:
         ok = space.sharding_allowed(rows, sharding, target.shape.node) & ~refused
         allowed = rows.take(np.flatnonzero(ok))
         for i, level in itertools.product(range(len(allowed)), TINY.recompute):
-            at = as_layouts(allowed.take(np.array([i])), (sharding,), (level,), Told(target.shape.node, {}))
+            at = as_layouts(
+                allowed.take(np.array([i])), (sharding,), (level,), Told(target.shape.node, target.declared)
+            )
             if memory(target.ops, target.machine, at).total.max() > room(target.machine, target.headroom):
                 continue
             result = step(target.ops, target.machine, at, target.coefficients)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -68,3 +69,38 @@ def test_no_scheduler_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     job = load_job(None, overrides=JOB)
     with pytest.raises(UsageError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         search([job], REQUEST, textbook_beliefs(), runner=runners.on_dask("tcp://127.0.0.1:9"), workers=2)
+
+
+def asked(address: str) -> None:
+    search(
+        [load_job(None, overrides=JOB)],
+        REQUEST,
+        textbook_beliefs(),
+        runner=runners.on_dask(address),
+        workers=2,
+    )
+
+
+def test_a_scheduler_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UsageError, match="it listens, but said nothing"):
+            asked(address)
+
+
+def test_a_scheduler_without_workers_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, dashboard_address=":0", silence_logs=50
+    ) as idle:
+        monkeypatch.setattr(runners, "CONNECT_S", 3.0)
+        with pytest.raises(UsageError, match="has no workers"):
+            asked(idle.scheduler_address)
+
+
+def test_a_worker_of_other_code_is_refused(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "fingerprint", lambda: "perfmodel 9.9 (of here)")
+    with pytest.raises(
+        UsageError, match=r"a worker has perfmodel .*, and this is perfmodel 9\.9 \(of here\)"
+    ):
+        asked(cluster.scheduler_address)

@@ -14,11 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 COMMANDS = {
     "prediction": "predict examples/purchase.yaml",
+    "wall-time": "predict examples/purchase.yaml --k 64 --wall-time",
     "explanation": "explain examples/purchase.yaml --k 64",
     "roofline": "roofline examples/purchase.yaml",
     "comparison": "compare examples/purchase.yaml --set global_batch=512",
     "study": "study examples/alexnet-k80.csv --regime weak",
     "load-study": "study examples/load-curve.csv --slo ttft_p99=1s",
+    "serving": "predict examples/serve-chat.yaml",
+    "serving-plan": "plan examples/serve-chat.yaml",
+    "service-explanation": "explain examples/serve-chat.yaml",
+    "service-roofline": "roofline examples/serve-chat.yaml",
+    "service-comparison": "compare examples/serve-chat.yaml --set serving.prefix_hit=0",
+    "serving-calibration": "calibrate examples/serve-benchmark.yaml --timings examples/load-curve.csv",
     "law": "law amdahl --serial 0.05 -k 1..8",
     "collective": "collective all_reduce --bytes 1MB --ranks 8 --alpha 5us --bandwidth 25GB/s",
     "workdepth": "workdepth -w pythia-1b -c dgx-a100 -k 8,16",
@@ -28,6 +35,7 @@ COMMANDS = {
     "plan": "plan examples/purchase.yaml --clusters dgx-h100 --max-k 64",
     "audit": "audit examples/vendor-impossible.yaml",
     "check": "check examples/ci/perfmodel.yaml",
+    "diagnosis": "diagnose --config examples/slow-run.sh --log examples/slow-run.log -c dgx-h100",
     "calibration": "calibrate examples/rented-node.yaml --timings examples/rented-node.csv",
 }
 
@@ -58,7 +66,20 @@ ITEMS = {
         "`prediction.p_star`, `prediction.fastest`": lambda result: [result["p_star"], result["fastest"]],
         "`prediction.rests_on.NAME`": lambda result: [result["rests_on"]["accelerator"]],
     },
+    "serving": {
+        "`serving.knee.slo`, `.curvature`": lambda result: [*result["knee"].values()],
+        "`serving.fleet`": lambda result: [result["fleet"]],
+        "`serving.narrow[]`": lambda result: result["narrow"],
+    },
+    "serving-plan": {
+        "`serving-plan.candidates[]`": lambda result: result["candidates"],
+        "`serving-plan.pareto[]`": lambda result: result["pareto"],
+    },
     "plan": {"`plan.candidates[]`": lambda result: result["candidates"]},
+    "diagnosis": {
+        "`diagnosis.causes[]`": lambda result: result["causes"],
+        "`diagnosis.settings[]`": lambda result: result["settings"],
+    },
     "audit": {"`audit.findings[]`": lambda result: result["findings"]},
     "check": {"`check.policies[]`": lambda result: result["policies"]},
     "comparison": {

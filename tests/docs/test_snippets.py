@@ -52,8 +52,10 @@ def test_every_command_named_exists(page: Path) -> None:
         if words[0] not in VERBS:
             pytest.fail(f"{name(page)}: no verb {words[0]} in: perfmodel {command}")
         known = reference.help_of(words[0])
-        if words[1:2] and words[1] in reference.subcommands(known):
-            known = reference.help_of(words[0], words[1])
+        depth = 1
+        while words[depth : depth + 1] and words[depth] in reference.subcommands(known):
+            depth += 1
+            known = reference.help_of(*words[:depth])
         for flag in re.findall(r"(?<=\s)--?[a-z][a-z0-9-]*", command):
             assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", known), (
                 f"{name(page)}: {flag} in: {command}"
@@ -86,9 +88,8 @@ def test_examples_do_what_their_comments_say(path: Path, tmp_path: Path) -> None
             assert snippets.run(block).codes == (code,), command
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md"])
-def test_counts_are_those_of_the_catalogue(page: str) -> None:
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+def test_counts_are_those_of_the_catalogue() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     catalog = Catalog.default()
     for kind in ("accelerators", "workloads"):
         found = re.search(rf"(\d+) {kind}", text)

@@ -243,7 +243,7 @@ def test_compute_units_are_an_input_of_gpus_and_missed_where_nobody_gave_them():
         [line for line in found["defaults"] if "compute units" in line] for found in (said, unsaid, other)
     ]
     assert [len(lines) for lines in told] == [0, 1, 0]
-    assert told[1][0].startswith("compute units of own: nobody gave them")
+    assert told[1][0].startswith("compute units of own are not stated")
 
 
 def test_one_k_at_a_time():

@@ -4,8 +4,9 @@
 
 Each mutant changes one expression of one function: an operator, a number, a comparison, the lesser for the greater, or the
 branches of a choice. It is written into a copy of the package, and the tests of that module run against it: its own file,
-its doctests and its properties, then those of the training step, which composes all modules. The figures of the measured
-corpus (`tests/validate`) never run. Mutants that no test can catch, such as a cheaper way to the same number, count as
+its doctests, its properties and whatever imports it, then those of the training step, which composes all modules. The figures of the measured
+corpus (`tests/validate`) never run. What a replica serves with is composed by `physics/serving.py`, so that the tests of
+serving take the place of those of the training step. Mutants that no test can catch, such as a cheaper way to the same number, count as
 missed. `make mutants` runs a hundred; at least 85 % must be caught.
 """
 
@@ -15,6 +16,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +29,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("physics", "beliefs", "training")
+#: Modules of `physics/` that only a replica that serves is made of.
+SERVING = ("serving", "queueing", "waiting")
 #: Tables rather than functions.
 TABLES = {"physics/constants.py", "physics/parts.py", "physics/examples.py", "physics/coefficients.py"}
 TIMEOUT_S = 240
@@ -136,6 +140,16 @@ def mutants(package: Path, only: str = "") -> list[Mutant]:
     return found
 
 
+def importers(name: str, folder: Path) -> list[Path]:
+    """Test files that import a module by its name, those of the measured corpus left out."""
+    imported = re.compile(rf"^from {re.escape(name)} import", re.MULTILINE)
+    return [
+        path
+        for path in sorted(folder.rglob("test_*.py"))
+        if "validate" not in path.parts and imported.search(path.read_text(encoding="utf-8"))
+    ]
+
+
 def stages(module: str, workplace: Path) -> list[list[str]]:
     """The tests of a module, then those of what composes it, the quick ones first."""
     room, stem = Path(module).parts[0], Path(module).stem
@@ -143,6 +157,12 @@ def stages(module: str, workplace: Path) -> list[list[str]]:
     own = [
         path for place in (room, "properties") for path in sorted((folder / place).glob(f"test_{stem}*.py"))
     ]
+    own += [path for path in importers(f"perfmodel.{room}.{stem}", folder) if path not in own]
+    if room == "physics" and stem.startswith(SERVING):
+        composed = {*(folder / "serving").glob("test_*.py")}
+        composed |= {path for name in SERVING for path in (folder / "physics").glob(f"test_{name}*.py")}
+        listed = [[workplace / "perfmodel" / module, *own], sorted(composed - {*own})]
+        return [[str(path) for path in stage] for stage in listed]
     rest = set((folder / "training").glob("test_*.py"))
     if room == "beliefs":
         rest |= set((folder / "beliefs").glob("test_*.py"))

@@ -106,3 +106,14 @@ def test_waiting_for_a_spare(spares):
         wait = sum(repair / j for j in range(spares + 1, away + 2))
         expected += float(stats.poisson.pmf(away, rate * repair)) * wait
     assert float(spare_wait_s(rate, repair_s=repair, spares=spares)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cost", "mtbf", "failed"), [(190.0, 100.0, False), (210.0, 100.0, True), (280.0, 100.0, True)]
+)
+def test_beyond_two_failures_a_checkpoint_the_interval_is_the_time_between_failures(cost, mtbf, failed):
+    """Daly 2006, equation 37: the series holds for C < 2 M, else the interval is M."""
+    found = float(daly_interval_s(cost, 1 / mtbf))
+    root = math.sqrt(cost / (2 * mtbf))
+    series = math.sqrt(2 * cost * mtbf) * (1 + root / 3 + root**2 / 9) - cost
+    assert found == pytest.approx(mtbf if failed else series)

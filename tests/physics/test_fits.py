@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.physics.fits import STRONG_LAWS, basis, choose_law, fit_amdahl, fit_usl
+from perfmodel.physics.fits import STRONG_LAWS, LawFit, _same_law, basis, choose_law, fit_amdahl, fit_usl
 from perfmodel.physics.laws import amdahl_speedup, usl_speedup
 
 K = 2.0 ** np.arange(8)
@@ -133,3 +133,21 @@ def test_ring_bandwidth_is_a_mixture_of_serial_and_parallel():
 def test_unknown_term():
     with pytest.raises(ValueError, match="cubic"):
         basis(K, "cubic")
+
+
+def test_akaike_weights_are_a_share_of_all_laws():
+    choice = choose_law(K, noisy(TRUTHS["amdahl"], 1)[0])
+    scored = [fit for fit in choice.fits if np.isfinite(fit.aicc)]
+    assert sum(fit.weight for fit in scored) == pytest.approx(1.0)
+    assert scored[0].delta == 0.0
+    for fit in scored[1:]:
+        assert fit.weight / scored[0].weight == pytest.approx(np.exp(-0.5 * fit.delta))
+
+
+def test_a_law_with_a_coefficient_at_zero_is_the_smaller_law():
+    def law(**seconds):
+        return LawFit("", tuple(seconds), seconds, {}, 0.0, 0.0, 0.0, 0.0, "strong")
+
+    assert _same_law(law(serial=1.0, linear=0.0), law(serial=2.0))
+    assert not _same_law(law(serial=1.0, linear=0.1), law(serial=2.0))
+    assert not _same_law(law(serial=1.0), law(log2=1.0))

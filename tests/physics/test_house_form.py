@@ -12,8 +12,9 @@ from perfmodel import physics
 MODULES = sorted(Path(physics.__file__).parent.glob("*.py"))
 #: Modules whose functions all have the form. Add a name when they do; take none off.
 FORMED = {
-    "compute", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws", "machine", "operations",
-    "products", "roofline", "straggler_fit", "stragglers", "topology", "variation", "wiring",
+    "algorithms", "compute", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws", "layouts",
+    "machine", "memory", "operations", "parts", "products", "roofline", "straggler_fit", "stragglers", "topology",
+    "variation", "wiring", "workdepth",
 }  # fmt: skip
 
 

@@ -14,9 +14,10 @@ from perfmodel.physics.memory import memory
 S, H, LAYERS, WORDS = 1024.0, 1024.0, 2.0, 32_000.0
 
 
-def parts(**said):
+def parts(schedule=None, **said):
     at = layouts(8.0, global_batch=32.0, accelerators_per_node=8.0, **said)
-    return {name: float(value) for name, value in memory(transformer(), node(), at).parts.items()}
+    held = memory(transformer(), node(), at, schedule=schedule)
+    return {name: float(value) for name, value in held.parts.items()}
 
 
 def test_states_of_a_replica():
@@ -40,9 +41,9 @@ def test_what_sharding_cuts(sharding, cut):
 
 
 def test_sharded_weights_stay_whole_in_a_pipeline():
-    params = 12 * H * H * LAYERS / 2 + WORDS * H / 2
+    params = 12 * H * H * LAYERS / 2 + WORDS * H  # one matrix for both ends is on both
     found = parts(micro_batch=1, pp=2, sharding=Sharding.FSDP)
-    assert (found["weights"], found["gradients"]) == (2 * params, 2 * params)
+    assert (found["weights"], found["gradients"]) == (2 * params, 4 * params)  # added up in 32 bit
     assert found["optimizer"] == 12 * params / 4
 
 
@@ -56,14 +57,55 @@ def test_sharded_weights_stay_whole_in_a_pipeline():
         ({"tp": 2}, 17 * LAYERS),
         ({"tp": 2, "sequence_parallel": 0.0}, (10 + 24 / 2) * LAYERS),
         ({"tp": 2, "recompute": 1.0}, 1 * LAYERS + 17),
-        ({"tp": 2, "recompute": 1.0, "sequence_parallel": 0.0}, 2 * LAYERS + 17),
+        ({"tp": 2, "recompute": 1.0, "sequence_parallel": 0.0}, 2 * LAYERS + 10 + 24 / 2),
         ({"cp": 4}, 34 / 4 * LAYERS),
-        ({"pp": 2}, 34 * LAYERS),  # half the layers of two micro-batches
+        ({"pp": 2}, 34 * LAYERS / 2),  # half the layers on the last stage, which has the logits
+        (
+            {"pp": 2, "schedule": "gpipe"},
+            34 * LAYERS / 2 * 8,
+        ),  # of four micro-batches for each replica of two
     ],
     ids=str,
 )
 def test_bytes_kept_for_the_backward_pass(said, per_token):
     assert parts(micro_batch=1, **said)["activations"] == pytest.approx(per_token * S * H)
+
+
+def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():
+    """Eight of them on as many stages: with few words the first stage is the fullest."""
+    bare = replace(transformer(), logit_elements=np.zeros(()), layers=np.asarray(8.0))
+    for pp, alive in ((2, 2), (4, 4), (8, 8)):
+        at = layouts(8.0, global_batch=8.0 * 8 / pp, accelerators_per_node=8.0, pp=pp, micro_batch=1)
+        held = memory(bare, node(), at).parts["activations"]
+        assert float(held) == pytest.approx(34 * LAYERS * S * H / pp * alive), pp
+
+
+def test_what_a_job_states_of_its_memory():
+    def held(**said):
+        return parts(micro_batch=1, declared=said)
+
+    params = float(transformer().params)
+    assert held(held_gradient_bytes=4.0)["gradients"] == 4 * params
+    assert held(optimizer_bytes=6.0)["optimizer"] == 6 * params
+    assert held(offloaded_optimizer=1.0)["optimizer"] == held(offloaded_parameters=1.0)["weights"] == 0.0
+    assert held(kept_factor=1.5)["activations"] == pytest.approx(1.5 * 34 * LAYERS * S * H)
+    assert held(logit_bytes=4.0)["logits"] == S * WORDS * 4
+
+
+def test_the_band_of_memory():
+    at = layouts(
+        8.0,
+        global_batch=32.0,
+        accelerators_per_node=8.0,
+        micro_batch=1,
+        declared={"held_gradient_bytes": 4.0},
+    )
+    narrow = replace(at, open_gradient=np.asarray(0.5))
+    sure, open_ = memory(transformer(), node(), at), memory(transformer(), node(), narrow)
+    assert float(sure.total) == float(open_.total)
+    assert float(sure.low - open_.low) == pytest.approx(2 * float(transformer().params))
+    assert float(sure.low) < float(sure.total) < float(sure.high)
+    assert float(sure.allocated) == float(sure.total) - float(sure.parts["reserved"])
 
 
 def test_logits_and_networks_that_are_no_transformers():

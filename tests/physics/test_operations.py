@@ -195,3 +195,11 @@ def test_documents_and_windows_leave_a_share_of_attention(stated: dict[str, obje
         float(whole.attention_flop * (1 + whole.masked))
     )
     assert float(less.score_elements) == float(whole.score_elements)
+
+
+def test_a_generic_workload_is_a_third_forward() -> None:
+    stated = {"name": "w", "kind": "generic", "params": 1e6, "flop_per_sample": 6e9, "bytes_per_sample": 3e6}
+    found = operations(Workload.model_validate(stated))
+    assert float(found.other_flop) == 2e9
+    assert float(found.other_traffic) == 1e6
+    assert float(found.params) == 1e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from math import inf
 
 import pytest
@@ -142,3 +143,40 @@ def test_nodes_without_a_network_are_refused() -> None:
         topology.build(cluster, nodes=2)
     with pytest.raises(SpecError, match="at least one node"):
         topology.build(cluster, nodes=0)
+
+
+@pytest.mark.parametrize(
+    ("members", "links", "rings"), [(3, 1, 1), (3, 2, 2), (4, 1, 1), (5, 1, 2), (7, 1, 3)]
+)
+def test_a_complete_graph_has_as_many_rings_as_half_of_its_links(
+    members: int, links: int, rings: int
+) -> None:
+    """Walecki: the complete graph of an odd number of members falls into (n - 1)/2 closed rings."""
+    names = [("accelerator", 0, i) for i in range(members)]
+    edges = dict.fromkeys(combinations(names, 2), links)
+    assert topology._rings(names, edges) == rings
+
+
+def test_a_path_closes_no_ring_and_a_square_one() -> None:
+    names = [("accelerator", 0, i) for i in range(4)]
+    path = {(names[i], names[i + 1]): 2 for i in range(3)}
+    assert topology._rings(names, path) == 0
+    assert topology._rings(names, {**path, (names[3], names[0]): 1}) == 1
+
+
+def test_a_library_finds_all_links_of_a_cube_mesh_in_rings() -> None:
+    cluster = _node("dgx-1v", topology="cube-mesh")
+    assert cluster.node.scale_up is not None
+    graph = topology.build(cluster)
+    link = cluster.node.scale_up.bandwidth / topology.CUBE_LINKS
+    ranks = topology.accelerators(graph)
+    assert topology.collective_bandwidth(graph, ranks) == pytest.approx(6 * link)
+    assert topology.collective_bandwidth(graph, ranks[:1]) == inf
+
+
+def test_a_network_of_which_nothing_is_stated_is_not_oversubscribed() -> None:
+    stated = Fabric(kind="fat-tree", oversubscription=1.0, leaf_nodes=2)
+    for nodes in (2, 4):
+        bare = topology.build(_cluster("dgx-h100", topology=None), nodes=nodes)
+        full = topology.build(_cluster("dgx-h100", topology=stated), nodes=nodes)
+        assert topology.bisection_bandwidth(bare) == pytest.approx(topology.bisection_bandwidth(full))

@@ -14,7 +14,7 @@ from perfmodel.physics.exchanges import Links
 from perfmodel.physics.fabric import group_link_share
 from perfmodel.physics.layouts import layouts
 from perfmodel.physics.machine import Machine, machine, stack
-from perfmodel.physics.wiring import STEPS, STRIDES, graph_shares, group_share, share_table
+from perfmodel.physics.wiring import STEPS, STRIDES, graph_shares, group_share, share_table, torus_share
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Accelerator, Fabric, Link
 
@@ -168,3 +168,12 @@ def test_a_network_that_adds_up_on_the_way_halves_the_bytes_of_an_all_reduce() -
         float(Links(m, at, textbook()).time("all_reduce", big, ranks, np.ones(()))) for m in (plain, adding)
     )
     assert before / after == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_torus_of_one_axis_gives_any_group_all_of_it() -> None:
+    """A group on one axis of d has no less than one d-th, and all of it where it spans the torus."""
+    for axes in (1.0, 2.0, 3.0):
+        share = torus_share(np.array(axes), np.array([1.0, 2.0, 64.0]), np.array(64.0))
+        assert share[0] == pytest.approx(1.0 / axes)
+        assert share[2] == pytest.approx(1.0)
+        assert share[1] == pytest.approx(max(np.log(2) / np.log(64), 1.0 / axes))

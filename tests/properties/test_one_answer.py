@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from random_jobs import jobs_of, random_job, random_layout, stated_job
+from random_jobs import CATALOG, jobs_of, random_job, random_layout, stated_job
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.decide.audit.plausible import stacks
@@ -19,11 +19,16 @@ from perfmodel.decide.gate.predictor import predictor
 from perfmodel.decide.plan.planner import Found, Request
 from perfmodel.decide.plan.planner import search as plan
 from perfmodel.decide.plan.targets import candidate_setup
+from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
+from perfmodel.explain.comparison import compare
 from perfmodel.explain.explanation import explain
+from perfmodel.explain.roofline import roofline
+from perfmodel.explain.work_depth import of_job
 from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.variation import spread_of
 from perfmodel.specs.job import Job
+from perfmodel.specs.jobs import load_job
 from perfmodel.training.curve import Curve, curve
 from perfmodel.training.declared import variation
 from perfmodel.training.setup import setup_of
@@ -192,6 +197,37 @@ def test_every_verb_says_alike_whether_a_layout_can_run() -> None:
         feasible, reason = heard["explain"]
         assert feasible == bool(found.feasible[0]), seed
         assert reason == (found.reasons[0] or ""), seed
+
+
+def test_a_workload_without_any_work_is_refused_by_every_verb() -> None:
+    """What states neither FLOP nor bytes would be predicted as next to nothing."""
+    named = [
+        name
+        for name in CATALOG.names("workloads")
+        if not setup_of(load_job(None, overrides=idle(name), catalog=CATALOG)).states_work
+    ]
+    assert named
+    page = Library(beliefs=BELIEFS)
+    for name in named:
+        job = load_job(None, overrides=idle(name), catalog=CATALOG)
+        asked: tuple[Callable[[], object], ...] = (
+            lambda job=job: predict(job, BELIEFS),
+            lambda job=job: planned(job),
+            lambda job=job: explain(job, BELIEFS),
+            lambda job=job: compare(job, job, BELIEFS),
+            lambda job=job: roofline(job, BELIEFS),
+            lambda job=job: of_job(job, BELIEFS),
+            lambda job=job: predictor(BELIEFS, 0)(job),
+            lambda name=name: page.predict(WhatIf(workload=name, cluster="dgx-a100")),
+        )
+        for ask in asked:
+            with pytest.raises(SpecError, match="nothing to predict from"):
+                ask()
+
+
+def idle(workload: str) -> dict[str, Any]:
+    """The words of a job with that workload and nothing special."""
+    return {"workload": workload, "cluster": "dgx-a100", "k": [8]}
 
 
 IMPOSSIBLE = "the layout is impossible at every K: "

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfmodel.errors import SpecError
 from perfmodel.readings.chrome_trace import read_chrome_trace
 from perfmodel.readings.intervals import merged, union
 from perfmodel.readings.json_stream import EventStream
@@ -374,3 +375,11 @@ def test_unions_against_counting_by_hand():
         assert union(start, end).length(low, high) == grid[low:high].sum()
         both = merged(union(start[:6], end[:6]), union(start[6:], end[6:]))
         assert both.length(0, 120) == grid.sum()
+
+
+def test_a_trace_without_end_is_refused_at_its_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr("perfmodel.readings.chrome_trace.MOST_EVENTS", 20)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps([event("kernel", "gemm", 10 * i, 5) for i in range(30)]))
+    with pytest.raises(SpecError, match="more than 20 events"):
+        read_chrome_trace(path)

@@ -161,7 +161,7 @@ def test_own_pattern(tmp_path):
     assert log.time_s.tolist() == pytest.approx([(300 + n) * 1e-3 for n in range(1, 10)])
     assert (log.k, log.quality) == (4, 0.91)
     assert [item.line for item in log.rejected] == [1, 12]
-    with pytest.raises(UsageError, match="no group says the time"):
+    with pytest.raises(UsageError, match="no group captures the time"):
         read_train_log(save(tmp_path, lines), pattern="batch")
     with pytest.raises(UsageError, match="not a regular expression"):
         read_train_log(save(tmp_path, lines), pattern="(")

@@ -564,6 +564,19 @@ def injected() -> dict[str, Any]:
     return found
 
 
+def ranked() -> dict[str, Any]:
+    """A study of a run whose ranks were timed."""
+    made = study()
+    busy = [[1.0, 1.1], [1.5, 1.4], [0.9, 1.0]]
+    row = {
+        "file": "ranks.csv", "k": 3, "step_s": 1.45, "idle_share": 0.2, "slowest_rank": 1, "slowest_over_mean": 1.26,
+        "slowest_share": 1.0, "same_times": False, "steps": [4, 5], "ranks": [0, 1, 2], "busy_s": busy,
+        "idle_s": [[1.5 - a, 1.4 - b] for a, b in busy],
+    }  # fmt: skip
+    made["result"]["workers"] = [row]
+    return made
+
+
 def collective() -> dict[str, Any]:
     """Ring and tree of one group, with one measured call."""
     sizes = [10.0**i for i in range(3, 10)]
@@ -618,12 +631,73 @@ def timings() -> dict[str, Any]:
     return envelope("timings", {"name": "bert-large on dgx-a100"}, result)
 
 
+def serving() -> dict[str, Any]:
+    def times(mean: float) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for at, name in enumerate(("mean", "p50", "p90", "p95", "p99")):
+            values = [mean * (1 + at / 4), 2 * mean * (1 + at / 4), None]
+            made[name] = values
+            made[f"{name}_low"] = [None if v is None else 0.7 * v for v in values]
+            made[f"{name}_high"] = [values[0] * 1.5, None, None]
+        return made
+
+    knee = {"load": 5.0, "low": 2.0, "high": None, "objective": "tpot_p99", "cause": "p99 TPOT: prompts lengthen the steps",
+            "remedy": "half of the prefill work", "load_after_remedy": 7.5}  # fmt: skip
+    result = {
+        "load_kind": "rate", "load_unit": "rate_per_s", "load": [1.0, 4.0, 16.0], "stable": [True, True, False],
+        "reason": [None, None, "more is asked than answered"], "throughput_out_tokens_per_s": [250.0, 1000.0, None],
+        "per_accelerator": {"throughput_out_tokens_per_s": [125.0, 500.0, None]}, "tokens_per_s_per_user": [50.0, 25.0, None],
+        "batch": [5.0, 40.0, None], "kv_share": [0.1, 0.6, None], "ttft_s": times(0.2), "tpot_s": times(0.02), "e2e_s": times(5.0),
+        "step_s": [0.02, 0.04, None], "parts_s": {"weights": [0.015, 0.015, None], "prompts": [0.005, 0.025, None]},
+        "usd_per_million_tokens": [5.6, 1.4, None], "j_per_million_tokens": [8e6, 2e6, None],
+        "knee": {"slo": knee, "curvature": {**knee, "objective": None}}, "slo": [{"quantity": "tpot", "statistic": "p99", "limit_s": 0.09}],
+        "within_slo": [True, True, False], "saturation": {"requests_per_s": 8.0, "low": 5.0, "high": 12.0},
+        "replicas": 12, "replicas_low": 8, "replicas_high": None, "spare": 1, "accelerators": 26,
+        "fleet": {"demand_per_s": 60.0, "rate_per_replica_per_s": 5.0, "headroom": 0.0, "with_spares_headroom": 0.08,
+                  "load_of_saturation": 0.6, "usd_per_h": 65.0, "usd_per_million_tokens": 1.2, "ttft_s": {}, "tpot_s": {"p99": 0.088}, "e2e_s": {}},
+        "layout": {"tp": 2, "pp": 1, "ep": 1, "dp": 1, "replicas": 1, "accelerators": 2, "how": "as the job says"},
+        "precision": "fp8", "engine": "vllm-v1", "rests_on": {"accelerator": {"value": "h100", "confidence": "datasheet", "source": "x", "date": None}},
+        "narrow": [{"fact": "pace", "coefficient": "pace", "of": "tpot", "half_width": 0.5, "half_width_after": 0.3, "how": "measure"}],
+        "notes": ["a note"],
+    }  # fmt: skip
+    return envelope("serving", {"workload": "llama3-70b", "cluster": "dgx-h100"}, result)
+
+
+def serving_plan() -> dict[str, Any]:
+    layout = {"tp": 2, "pp": 1, "ep": 1, "dp": 1}
+    one = {
+        "cluster": "dgx-h100",
+        "precision": "fp8",
+        "kv_precision": "fp8",
+        "layout": layout,
+        "max_batch": 256,
+        "max_batched_tokens": 8192,
+    }
+    candidate = {"rank": 1, **one, "knee_requests_per_s": 5.0, "ttft_p99_s": 0.5, "tpot_p99_s": 0.06, "replicas": 12, "spare": 1, "accelerators": 26,
+                 "requests_per_s": 60.0, "usd_per_h": 65.0, "usd_per_million_tokens": 1.2}  # fmt: skip
+    front = [
+        {
+            **one,
+            "concurrency": c,
+            "tokens_per_s_per_user": 100.0 / c,
+            "tokens_per_s_per_accelerator": 90.0 * c,
+        }
+        for c in (1, 2, 4)
+    ]
+    result = {"evaluated": 1000, "feasible": 600, "refused": {}, "seconds": 0.5, "configurations_per_s": 4e5, "demand_per_s": 60.0,
+              "candidates": [candidate], "pareto": front, "slo": [], "notes": []}  # fmt: skip
+    return envelope("serving-plan", {"workload": "llama3-70b", "cluster": "dgx-h100"}, result)
+
+
 ALL = {
+    "serving": serving,
+    "serving-plan": serving_plan,
     "collective": collective,
     "workdepth": workdepth,
     "timings": timings,
     "prediction": prediction,
     "study": study,
+    "ranked": ranked,
     "plan": plan,
     "audit": audit,
     "check": check,

@@ -33,8 +33,13 @@ CASES += [
 ]
 CASES += [("validation", "validation"), ("validation", "error_by_k")]
 CASES += [("collective", "collective"), ("workdepth", "admitted"), ("timings", "runs")]
+CASES += [
+    ("ranked", name) for name in ("workers", "speedup", "efficiency", "weak", "parts", "shares", "cost")
+]
 CASES += [("law", "speedup"), ("law", "efficiency")]
 CASES += [("injected", name) for name in ("speedup", "efficiency", "parts", "shares", "cost")]
+CASES += [("serving", name) for name in ("serving", "serving_load", "serving_step")]
+CASES += [("serving-plan", "serving_front")]
 RED = "#D55E00"  # of marks
 
 

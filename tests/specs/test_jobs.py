@@ -63,7 +63,7 @@ def test_the_contract_example(load: Any) -> None:
     assert job.grid is not None
     assert job.jitter is not None
     assert (job.global_batch, job.batch_per_accelerator, job.steps) == (512, None, 100000)
-    assert job.framework == "megatron_core"
+    assert job.framework == "unknown"
 
 
 def test_defaults(catalog: Catalog) -> None:
@@ -72,7 +72,7 @@ def test_defaults(catalog: Catalog) -> None:
         "strong",
         "auto",
         "fp16",
-        "pytorch_eager",
+        "unknown",
     )
     assert job.k == tuple(2**n for n in range(11))
     assert not job.k_given
@@ -92,10 +92,10 @@ def test_layout_defaults(load: Any) -> None:
     assert pinned.k == (16,)
 
 
-def test_a_framework_that_nobody_gave_is_said_to_be_a_default(load: Any) -> None:
+def test_a_framework_that_is_not_stated_is_unknown_and_said_to_be(load: Any) -> None:
     assumed, given = load(FULL), load(FULL + "framework: fsdp_eager\n")
-    assert (assumed.framework, assumed.framework_given) == ("megatron_core", False)
-    assert any("framework megatron_core is a default" in note for note in assumed.notes)
+    assert (assumed.framework, assumed.framework_given) == ("unknown", False)
+    assert any("the framework is not stated" in note for note in assumed.notes)
     assert given.framework_given
     assert not any("framework" in note for note in given.notes)
 

@@ -50,7 +50,7 @@ def test_facts_reach_the_physics(load: Any) -> None:
         ("{framework: torchtitan, compiled: true}", "fsdp_compiled"),
         ("{framework: torchtitan}", "fsdp_eager"),
         ("{framework: maxtext}", "xla"),
-        ("{compiled: true}", "megatron_core"),  # no framework: the usual class
+        ("{compiled: true}", "unknown"),
     ],
 )
 def test_the_class_of_software(load: Any, stack: str, expected: str) -> None:
@@ -60,10 +60,8 @@ def test_the_class_of_software(load: Any, stack: str, expected: str) -> None:
 
 def test_what_nothing_models_is_named(load: Any) -> None:
     job = load("{attention: flash3, power_cap: 500 W, date: 2025-01, offload: [optimizer]}")
-    told = [note for note in job.notes if note.endswith("is stated, not modelled yet")]
+    told = [note for note in job.notes if "is stated, not modelled yet" in note]
     assert [note.split()[0] for note in told] == [
-        "stack.date",
-        "stack.attention",
         "stack.offload",
         "stack.power_cap",
     ]

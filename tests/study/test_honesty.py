@@ -42,7 +42,7 @@ FLAT = "k,time_s\n1,100\n2,102\n4,104\n8,110\n"
     ("text", "is_weak"),
     [
         (FLAT, True),
-        (honest(extra=",global_batch", cells=",{k}00"), True),
+        (honest(extra=",global_batch", cells=",{k}00"), False),  # read as weak
         (FLAT.replace("\n", ",512\n").replace("time_s,512", "time_s,global_batch"), False),
         ("k,time_s\n1,100\n2,102\n", False),
     ],

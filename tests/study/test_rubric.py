@@ -287,3 +287,20 @@ def test_inputs_tell_runs_apart_that_share_a_name():
     first, second = (parse_timings(f"k,time_s\n1,{t}\n2,0.6\n", "runs.csv") for t in (1.0, 1.1))
     assert study(first).inputs["sha256"] != study(second).inputs["sha256"]
     assert study(first).inputs == study(parse_timings("time_s,k\n1.0,1\n0.6,2\n", "runs.csv")).inputs
+
+
+def test_batches_that_grow_with_k_are_weak_scaling_and_it_is_said() -> None:
+    table = "k,time_s,global_batch\n1,1.0,32\n2,1.02,64\n4,1.05,128\n8,1.1,256\n"
+    found = run(table)
+    assert (found["regime"], found["regime_in_doubt"]) == ("weak", False)
+    assert found["efficiency"][-1] == pytest.approx(1 / 1.1)
+    assert found["notes"] == ["the batch grows with K, 32 for each worker: read as weak scaling"]
+    assert run(table, regime="strong")["regime"] == "strong"
+    assert run(table.replace("256", "200"))["regime"] == "strong"
+
+
+def test_beyond_one_nothing_is_recommended() -> None:
+    """Efficiency above 1 says that the baseline is wrong, not that a K is good."""
+    found = run("k,time_s\n1,100\n2,40\n4,18\n8,10\n")
+    assert sum(value > 1 for value in found["efficiency"]) == 3
+    assert found["recommended_k"] in (None, 1)

@@ -77,12 +77,13 @@ def test_parts_make_the_time():
         ("time_s\n5\n", [(1, 1, "T002", 'missing column "k" (the number of workers)')]),
         ("k,quality\n1,5\n", [(1, 1, "T002", 'missing column "time_s"')]),
         ("k,tme_s\n1,5\n", [(1, 3, "T002", 'unknown column "tme_s"; did you mean "time_s"?')]),
-        ("gpus,time_s\n1,5\n", [(1, 1, "T002", 'unknown column "gpus"; did you mean "k"?')]),
+        ("nodes,time_s\n1,5\n", [(1, 1, "T002", 'unknown column "nodes"; did you mean "k"?')]),
         (
             "k,compute_s,idle_s\n1,5,0\n",
             [(1, 1, "T002", 'missing column "communication_s": without time_s the parts must be complete')],
         ),
-        ("k;time_s\n1;2\n", [(1, 1, "T002", "one column only: the cells must be separated by commas")]),
+        ("k;time_s\n1;2,000\n", [(1, 1, "T002", "one column only: the cells must be separated by commas")]),
+        ("k;time_s\n1;2\n2;x\n", [(3, 3, "T004", 'time_s: not a number: "x"')]),
         ("k,time_s,k\n1,2,1\n", [(1, 10, "T003", 'duplicate column "k"')]),
         ("k,,time_s\n1,3,2\n", [(1, 3, "T003", "a column without a name")]),
         ("k,time_s\n1,fast\n", [(2, 3, "T004", 'time_s: not a number: "fast"')]),
@@ -146,11 +147,30 @@ def test_a_flood_of_mistakes_is_cut_and_counted():
             (2, 3, "T004", "time_s: a comma in the number (2 rows: lines 2, 3)"),
         ),
         ("k,time_s\n1,10,5\n2,5,6\n", (2, 6, "T008", "3 cells, but the header names 2 (2 rows: lines 2, 3)")),
-        ("k;time_s\n1;10,5\n", (1, 1, "T002", "one column only: the cells must be separated by commas")),
     ],
 )
 def test_decimal_commas_are_told_once(table, told):
     assert refused(table) == [told]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "gpus;time_s\n1;10,5\n2;5,25\n",
+            ("cells are cut by semicolons, and commas are decimals", 'column "gpus" is read as k'),
+        ),
+        ("k\ttime_s\n1\t10.5\n2\t5.25\n", ("cells are cut by tabs",)),
+        (
+            "world_size,seconds\n1,10.5\n2,5.25\n",
+            ('column "world_size" is read as k', 'column "seconds" is read as time_s'),
+        ),
+        ("k,time_s,gpus\n1,10.5,8\n2,5.25,8\n", ()),
+    ],
+)
+def test_common_shapes_are_read_and_told(text, told):
+    found = parse_timings(text)
+    assert (found.k.tolist(), found.time_s.tolist(), found.told) == ([1.0, 2.0], [10.5, 5.25], told)
 
 
 def test_a_quote_that_is_left_open_is_refused():

@@ -108,3 +108,14 @@ def test_a_faster_device_among_neighbours_is_not_slower(
     host_bound = replace(textbook(), host_kernel_s=np.asarray(1e-3))
     before, after = (step(ops, one, at, host_bound).time_s for one in (shared, better))
     assert (after <= before * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("workload", ["bert-large", "vit-b16"])
+def test_attention_of_crowded_ranks_slows_as_their_products_do(workload: str) -> None:
+    """All rates of a rank halve, that of fused attention too: its arithmetic takes twice as long."""
+    plain, shared = (
+        made(crowd=crowd, workload=workload) for crowd in (None, Crowd(ranks=8, matmul=0.5, memory=0.5))
+    )
+    extra = shared.parts["contention"] - plain.parts["contention"]
+    work = plain.parts["compute"] + plain.parts["optimizer"]
+    assert extra[3] == pytest.approx(work[3], rel=0.06)

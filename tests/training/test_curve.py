@@ -7,14 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.beliefs.population import shipped_beliefs, textbook_beliefs
+from perfmodel.beliefs.extrapolation import population_signs
+from perfmodel.beliefs.population import Calibration, shipped_beliefs, textbook_beliefs
+from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.jitter import equivalent_spread
 from perfmodel.physics.stragglers import expected_max
 from perfmodel.physics.variation import Variation
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.layout import Layout, layout_words
-from perfmodel.training.curve import Curve, curve, sensitivities
+from perfmodel.training.curve import (
+    Curve,
+    _joined,
+    _unmeasured,
+    _without_foreign_times,
+    centre,
+    curve,
+    effect_covariance,
+    sensitivities,
+)
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.space import Refusal
 
@@ -110,7 +121,7 @@ def test_the_k_that_a_reason_promises_fits():
 def test_the_k_that_a_reason_promises_fits_where_the_batch_grows_with_it(k, given):
     def weak(layout, k) -> Curve:
         words = {"workload": "llama3-70b", "cluster": "dgx-h100", "k": str(k), "layout": layout}
-        asked = load_job(None, overrides=words | {"regime": "weak", "batch_per_accelerator": 4})
+        asked = load_job(None, overrides=words | {"regime": "weak", "batch_per_accelerator": 8})
         return curve(setup_of(asked), shipped_beliefs(), draws=0)
 
     made = weak(given, k)
@@ -217,3 +228,74 @@ def test_a_layout_names_the_group_that_shares_a_copy_where_it_is_not_all_ranks(s
     made = found(k=(8, 64), layout=given)
     assert [name.get("shard_group") for name in made.names] == [None, 8]
     assert f"{made.names[1]['sharding']} group 8" in layout_words(made.names[1])
+
+
+def calibrated(made: Setup, *, timed: bool):
+    """Shipped beliefs with a made-up calibration of every effect."""
+    beliefs = shipped_beliefs()
+    n = beliefs.scatter.size
+    points = np.array([8.0]) if timed else np.zeros(0)
+    return beliefs.calibrated(
+        Calibration(np.linspace(0.1, 0.2, n), 1e-4 * np.eye(n), "two_point", 1, points, points, batch=points)
+    )
+
+
+@pytest.mark.parametrize(("left", "narrowed"), [(0.25, 0.5), (1.0, 1.0), (4.0, 1.0)])
+def test_sweeps_narrow_a_band_as_they_narrow_the_beliefs_and_never_widen_it(left, narrowed):
+    made = setup()
+    beliefs = shipped_beliefs()
+    belief, _ = centre(made, beliefs)
+    rng = np.random.default_rng(3)
+    effects = rng.normal(size=(beliefs.scatter.size, made.k.size))
+    open_ = np.zeros_like(beliefs.scatter)
+    open_[: len(NAMES)] = belief.spread**2
+    before = np.array(
+        [sum(e**2 * v for e, v in zip(column, beliefs.scatter + open_, strict=True)) for column in effects.T]
+    )
+    computing = np.full(made.k.size, 0.8)
+    plain = _unmeasured(made, beliefs, belief, effects, before, computing)
+    signs = population_signs(effects, beliefs.scatter, open_)
+    assert plain == pytest.approx(beliefs.band_spread("datasheet", made.features(), signs, computing))
+    known = calibrated(made, timed=False)
+    assert _unmeasured(made, known, belief, effects, left * before, computing) == pytest.approx(
+        plain * narrowed
+    )
+
+
+def test_step_times_of_another_job_move_coefficients_and_are_no_points_of_this_one():
+    made = setup()
+    beliefs = calibrated(made, timed=True)
+    belief, _ = centre(made, beliefs)
+    own = replace(beliefs, meta={**beliefs.meta, "calibrated_on": made.identity})
+    foreign = replace(beliefs, meta={**beliefs.meta, "calibrated_on": {"workload": "resnet50"}})
+    assert _without_foreign_times(made, own, belief) is own
+    kept = _without_foreign_times(made, foreign, belief).calibration
+    assert kept.k.size == kept.tau.size == kept.batch.size == 0
+    assert kept.mean[: len(NAMES)] == pytest.approx(beliefs.calibration.mean[: len(NAMES)])
+    assert (kept.mean[len(NAMES) :] == 0.0).all()
+    assert kept.covariance == pytest.approx(effect_covariance(shipped_beliefs(), belief))
+
+
+def test_where_a_model_is_doubted_the_laws_give_the_time():
+    """Accelerator-time per token is what laws extrapolate: at a measured K the measurement stands."""
+    made = setup(k=(8, 16))
+    tokens = float(made.operations.tokens)
+    known = replace(
+        calibrated(made, timed=True).calibration, k=made.k, tau=np.array([1e-4, 1.1e-4]), batch=512.0 / made.k
+    )
+    joined = _joined(made, shipped_beliefs(), known, np.log(np.array([50.0, 50.0])), np.array([1e3, 1e3]))
+    measured = known.tau * 512.0 * tokens / made.k
+    assert np.exp(joined.value) == pytest.approx(measured, rel=1e-3)
+
+
+def test_what_hides_is_scaled_with_the_time():
+    made = setup(k=(8, 16, 32), layout=Layout(sharding="zero1", micro_batch=1))
+    beliefs = calibrated(made, timed=True)
+    slow = replace(
+        beliefs, calibration=replace(beliefs.calibration, tau=np.array([1.0]), batch=np.array([64.0]))
+    )
+    one = curve(made, slow, draws=0)
+    ratio = one.time_s / one.step.time_s
+    assert (ratio > 10).all()  # a second a token: far from what the model has
+    assert one.hidden_s == pytest.approx(one.step.hidden_s * ratio)
+    assert sum(one.parts.values()) == pytest.approx(one.time_s)

@@ -157,3 +157,41 @@ def test_a_moved_edge_stays_where_nothing_fits():
     assert wide.max_tp == 4
     assert wide.max_pp > Bounds().max_pp
     assert replace(wide, max_tp=16).max_cp > Bounds().max_cp
+
+
+@pytest.mark.parametrize(
+    ("k", "degrees", "why"),
+    [
+        (
+            16,
+            {"ep": (8,), "tp": (8,), "cp": (1,)},
+            Refusal.NONE,
+        ),  # 8 tensor ranks and 2 replicas hold 8 experts
+        (16, {"ep": (8,), "tp": (2,), "cp": (8,)}, Refusal.NONE),  # so do 2 and 8 context ranks
+        (4, {"ep": (8,), "tp": (2,), "cp": (2,)}, Refusal.EXPERTS),
+    ],
+)
+def test_experts_spread_over_tensor_and_context_ranks_and_replicas(k, degrees, why):
+    assert refusal(Space(**degrees), k, 64, MIXTRAL) == why
+
+
+def test_experts_of_a_search_are_cut_as_those_of_a_layout_that_states_nothing():
+    """Tensor ranks beyond the expert ranks cut the experts, as Megatron does."""
+    from perfmodel.beliefs.population import shipped_beliefs
+    from perfmodel.training.curve import centre, choose
+    from perfmodel.training.setup import Setup
+
+    k = np.array([16.0])
+    job = Setup(MIXTRAL, CATALOG.cluster("dgx-h100"), "bf16", k, np.array([64.0]), layout=Layout(tp=8, ep=1))
+    at, _ = choose(job, centre(job, shipped_beliefs())[1])
+    assert float(at.expert_ranks[0]) == 8.0
+
+
+def test_a_search_tries_one_stage_up_to_as_many_as_there_are_accelerators():
+    shape = shape_of(LLAMA, H100, None)
+    for most in (1, 2, 8):
+        space = usual_space(shape, Bounds(), most)
+        assert min(space.pp) == 1
+        assert max((*space.pp, *space.tp, *space.cp)) <= most
+        assert space.tp[0] == 1
+    assert {1, 2, 4, 8} <= set(usual_space(shape, Bounds(), 8).pp)

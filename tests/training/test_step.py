@@ -15,7 +15,7 @@ from perfmodel.physics.operations import operations
 from perfmodel.physics.products import logit_rate
 from perfmodel.physics.roofline import product_time
 from perfmodel.specs.catalog import Catalog
-from perfmodel.training.step import PARTS, step
+from perfmodel.training.step import PARTS, interleaved, step
 
 CATALOG = Catalog.default()
 
@@ -336,9 +336,10 @@ def test_scores_in_32_bit_move_twice_the_bytes_where_they_are_written_out():
     narrow = replace(neo, least_score_bytes=np.zeros(()))
     layout = at(1.0, batch=2.0)
     for share, ratio in ((0.0, 1.0), (1.0, 2.0)):
-        # A rate so high that nothing but bytes counts.
-        c = replace(with_value("unfused", share), matmul=np.asarray(1e9))
-        wide, usual = (float(micro_batch(ops, A100, layout, c).attention) for ops in (neo, narrow))
+        # A peak so high that nothing but bytes counts; the fused kernel keeps its own.
+        c = with_value("unfused", share)
+        quick = replace(A100, peak16_flop_per_s=A100.peak16_flop_per_s * (1e9 if share else 1.0))
+        wide, usual = (float(micro_batch(ops, quick, layout, c).attention) for ops in (neo, narrow))
         assert wide == pytest.approx(ratio * usual)
     fp32 = machine_of("dgx-a100", "fp32")
     assert micro_batch(neo, fp32, layout, c).attention == micro_batch(narrow, fp32, layout, c).attention
@@ -444,3 +445,29 @@ def test_tensor_parallel_calls_that_are_known_to_hide_do_not_show(recompute, hid
         "tensor_parallel"
     ]
     assert float(stated) == pytest.approx(float(believed) * calls)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"loader_bytes_per_s": 1e7}, {"storage_bytes_per_s": 1e8}, {"loader_bytes_per_s": 1e7, "storage_bytes_per_s": 3e7}],
+)  # fmt: skip
+def test_a_declared_rate_of_the_input_bounds_the_step_by_itself(declared):
+    """Every host loads its own share; storage is one for all."""
+    layout = at(16.0, batch=2048.0, declared=declared)
+    total = float(RESNET.input_bytes) * 2048.0
+    slowest = max(
+        total / 2 / declared.get("loader_bytes_per_s", np.inf),
+        total / declared.get("storage_bytes_per_s", np.inf),
+    )
+    found = step(RESNET, A100, layout, textbook())
+    without = step(RESNET, A100, at(16.0, batch=2048.0), textbook())
+    assert slowest > 20 * float(without.time_s)
+    assert float(found.time_s) == pytest.approx(slowest, rel=0.01)
+
+
+@pytest.mark.parametrize(("belief", "stages"), [(0.0, 1.0), (0.5, 8.0**0.5), (1.0, 8.0), (1.4, 8.0)])
+def test_believed_virtual_stages_are_a_power_of_the_layers_of_a_stage(belief, stages):
+    """32 layers on 4 stages: 8 layers each, and never more virtual stages than layers."""
+    c = replace(textbook(), interleave=np.asarray(belief))
+    found = interleaved(LLAMA, at(64.0, pp=4, vpp=np.array([np.nan, 2.0])), c)
+    assert found.vpp.tolist() == pytest.approx([stages, 2.0])

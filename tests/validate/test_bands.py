@@ -29,7 +29,6 @@ def records(families: int, seed: int = 0, *, heavy: bool = False) -> Records:
     return Records(
         mode="two_point",
         family=family,
-        stranger=np.zeros(family.size, dtype=bool),
         error=np.array(list(SPREADS.values()))[code] * shape,
         weight=np.full(family.size, 0.5),
         squares=squares,
@@ -57,7 +56,7 @@ def test_the_gradient_is_that_of_the_spread(monkeypatch: pytest.MonkeyPatch) -> 
         records(40),
         mode="datasheet",
         squares=np.square(rng.uniform(0.1, 1.0, (3, 80))),
-        at=rng.uniform(0.0, 1.0, (2, 80)),
+        at=rng.uniform(0.0, 1.0, (3, 80)),
     )
     seen: dict[str, Any] = {}
 
@@ -66,7 +65,7 @@ def test_the_gradient_is_that_of_the_spread(monkeypatch: pytest.MonkeyPatch) -> 
         return SimpleNamespace(x=start)
 
     monkeypatch.setattr("scipy.optimize.minimize", caught)
-    at = likeliest(one) + rng.normal(0.0, 0.2, 3 + 2 + 3)
+    at = likeliest(one) + rng.normal(0.0, 0.2, 3 + 3 + 3)
     step = 1e-5 * np.eye(at.size)
     numeric = [(seen["loss"](at + d)[0] - seen["loss"](at - d)[0]) / 2e-5 for d in step]
     assert seen["loss"](at)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
@@ -92,7 +91,7 @@ def test_without_a_value_in_the_records_its_shift_is_nothing() -> None:
 def test_nine_in_ten_of_unseen_errors_are_inside_and_folds_do_without_their_own() -> None:
     seen, unseen = records(600, heavy=True), records(4000, seed=1, heavy=True)
     folds = {"group": np.arange(600) % 10}
-    learnt, nested = learn(data(600), seen, folds)
+    learnt, nested = learn(data(600), seen, folds, "group")
     levels = learnt.shape["levels"]
     shift = np.array([levels["generation"][name] for name in SPREADS])[unseen.codes[0]]
     spread = learnt.weights[1] * np.exp(shift + levels.get("tuning", {}).get("stock", 0.0))
@@ -103,7 +102,7 @@ def test_nine_in_ten_of_unseen_errors_are_inside_and_folds_do_without_their_own(
     assert len(nested["group"]) == 10
     # Errors that are a hundred times larger in one fold move every other fold's band, not its own.
     worse = replace(seen, error=np.where(folds["group"][seen.family] == 3, 100.0, 1.0) * seen.error)
-    moved = learn(data(600), worse, folds)[1]["group"]
+    moved = learn(data(600), worse, folds, "group")[1]["group"]
     assert moved[3].weights == pytest.approx(nested["group"][3].weights, rel=0.02)
     assert moved[4].conformal["all"] > 1.2 * moved[3].conformal["all"]
 

@@ -246,9 +246,17 @@ def test_a_point_that_contradicts_itself_is_listed_and_not_scored(
     ],
 )
 def test_a_point_that_leaves_something_open_is_scored(tmp_path: Path, old: str, new: str) -> None:
-    result = validate(write(tmp_path / "d", points=POINTS.replace(old, new))).envelope()["result"]
+    points = POINTS.replace("0.060", "0.600").replace(old, new)
+    result = validate(write(tmp_path / "d", points=points)).envelope()["result"]
     assert result["contradicted"] == []
     assert result["modes"]["datasheet"]["points"] == 4
+
+
+def test_a_step_faster_than_the_peak_is_listed_and_not_scored(tmp_path: Path) -> None:
+    result = validate(write(tmp_path / "d", points=POINTS.replace("0.060", "0.006"))).envelope()["result"]
+    assert [(one["point"], one["family"]) for one in result["contradicted"]] == [("points.csv:3", "one")]
+    assert "shorter than the 0.0" in result["contradicted"][0]["reason"]
+    assert result["modes"]["datasheet"]["points"] == 3
 
 
 def test_a_family_all_of_whose_points_contradict_themselves_is_listed(tmp_path: Path) -> None:
@@ -279,7 +287,7 @@ def layouts_of(folder: Path, families: str, points: str, workloads: str):
 def test_padding_that_a_source_skips_is_not_computed(tmp_path: Path) -> None:
     families = FAMILIES.replace("resnet50", "bert")
     rows = POINTS.splitlines()
-    row = "one,8,1,8,1,1,1,,,32,1,256,512,none,,0.1,,,steady,A,"
+    row = "one,8,1,8,1,1,1,,,32,1,256,512,none,,1.0,,,steady,A,"
     points = "\n".join([rows[0], row, row + "padding is skipped (as its README says)"]) + "\n"
     tokens = layouts_of(tmp_path / "d", families, points, BERT).ops.tokens
     assert tokens.tolist() == [512.0, 256.0]
@@ -288,11 +296,11 @@ def test_padding_that_a_source_skips_is_not_computed(tmp_path: Path) -> None:
 def test_a_model_too_large_for_a_device_is_cut_where_nobody_says_how(tmp_path: Path) -> None:
     families = FAMILIES.replace("resnet50", "big")
     head = POINTS.splitlines()[0]
-    blank = head + "\none,128,16,,,,,,,,,512,2048,,,50,,,steady,A,\n"
+    blank = head + "\none,128,16,,,,,,,,,512,2048,,,500,,,steady,A,\n"
     found = layouts_of(tmp_path / "blank", families, blank, LLM).at
     assert found.tp[0] == 8.0
     assert found.pp[0] > 1.0
-    stated = head + "\none,128,16,16,8,1,1,,,,,512,2048,,,50,,,steady,A,\n"
+    stated = head + "\none,128,16,16,8,1,1,,,,,512,2048,,,500,,,steady,A,\n"
     assert layouts_of(tmp_path / "stated", families, stated, LLM).at.pp[0] == 1.0
     sharded = layouts_of(tmp_path / "fsdp", families.replace(",ddp,", ",fsdp,"), blank, LLM).at
     assert sharded.tp[0] == sharded.pp[0] == 1.0
@@ -311,7 +319,7 @@ def test_a_model_too_large_for_a_device_is_cut_where_nobody_says_how(tmp_path: P
 def test_a_cut_that_nobody_states_takes_what_the_stated_degrees_leave(
     tmp_path: Path, degrees: str, cut: tuple[int, ...]
 ) -> None:
-    points = POINTS.splitlines()[0] + f"\none,64,8,{degrees},,,,512,2048,,,50,,,steady,A,\n"
+    points = POINTS.splitlines()[0] + f"\none,64,8,{degrees},,,,512,2048,,,500,,,steady,A,\n"
     at = layouts_of(tmp_path / "d", FAMILIES.replace("resnet50", "big"), points, LLM).at
     assert (at.tp[0], at.pp[0], at.cp[0], at.dp[0]) == cut
 
@@ -387,7 +395,7 @@ def test_a_family_needs_a_name_and_may_be_stated_twice_in_the_same_words(tmp_pat
 def test_a_few_hundred_tokens_are_sentences(tmp_path: Path) -> None:
     families = FAMILIES.replace("resnet50", "translation")
     workloads = WORKLOADS.replace("resnet50,convnet,image", "translation,rnn-translation,token")
-    row = "one,8,1,8,1,1,1,,,{},1,{},,none,,0.1,,,steady,A,"
+    row = "one,8,1,8,1,1,1,,,{},1,{},,none,,100,,,steady,A,"
     points = "\n".join([POINTS.splitlines()[0], row.format(384, 3072), row.format(5120, 40960)]) + "\n"
     found = layouts_of(tmp_path / "d", families, points, workloads).at
     assert found.micro_batch.tolist() == [384 * 60, 5120]

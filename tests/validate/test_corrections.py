@@ -22,10 +22,10 @@ FAMILIES = """family,group,source,workload,precision,accelerator,accelerators_pe
 one,g,s,transformer-xl-base,fp16,a100-sxm4-80gb,8,nvswitch-2,ib-hdr,1600,x,pytorch_eager,ddp,,weak,4,1,32,
 """
 POINTS = """family,k,nodes,dp,tp,pp,cp,ep,vpp,micro_batch,accumulation,global_batch,seq_len,recompute,variant,step_s,spread_s,repeats,timing,grade,note
-one,1,1,1,1,1,1,,,128,1,128,,none,,0.055,,,steady,A,
-one,8,1,8,1,1,1,,,128,1,1024,,none,,0.060,,,steady,A,
-one,16,2,16,1,1,1,,,128,1,2048,,none,,0.062,,,steady,A,
-one,32,4,32,1,1,1,,,128,1,4096,,none,,0.064,,,steady,A,
+one,1,1,1,1,1,1,,,128,1,128,,none,,55.0,,,steady,A,
+one,8,1,8,1,1,1,,,128,1,1024,,none,,60.0,,,steady,A,
+one,16,2,16,1,1,1,,,128,1,2048,,none,,62.0,,,steady,A,
+one,32,4,32,1,1,1,,,128,1,4096,,none,,64.0,,,steady,A,
 """
 WORKLOADS = "workload,kind,sample,params\n"  # none: the zoo's
 SOURCES = "source,title,address\ns,somebody,{}\n"
@@ -164,7 +164,7 @@ def test_a_time_stands_for_the_tokens_that_it_was_stated_for(
     first = read_corpus(folder).points[0]
     said = {name: first.number[name] for name in ("seq_len", "micro_batch", "global_batch", "accumulation")}
     assert said == {"seq_len": 256, "micro_batch": 128, "global_batch": 192, "accumulation": 1.5}
-    assert (first.text["global_batch"], first.number["step_s"]) == ("192", 0.055)
+    assert (first.text["global_batch"], first.number["step_s"]) == ("192", 55.0)
 
 
 def test_two_corrections_of_one_family_both_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_the_batch_of_a_run_whose_time_is_of_one_sample_is_a_column_of_points(tm
     said = resolve(read_corpus(folder), Catalog.default()).observations
     assert said.at.global_batch.tolist() == [3840.0] * 4
     assert said.at.global_batch.tolist() != unsaid.at.global_batch.tolist()
-    seconds = np.array([0.055, 0.060, 0.062, 0.064])
+    seconds = np.array([55.0, 60.0, 62.0, 64.0])
     for data in (said, unsaid):
         assert np.exp(data.target) == pytest.approx(seconds * data.at.global_batch / data.at.k)
         assert data.normalised.all()

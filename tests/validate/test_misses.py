@@ -26,7 +26,6 @@ def data(resolved: Resolved) -> Observations:
     [
         ("lambda-bert-large-fp16-rtx-3090-b16", "bus_bytes_per_s", 0.2),
         ("dle-pytorch-jasper-v100-32gb-dgx-2-fp32-b32", "other", 0.6),
-        ("dlperf-paddlepaddle-1.8-bert-base-fp32-b32-bert-base-fp32-batch-size-32-without-xla", "local", 4.0),
     ],
 )
 def test_a_belief_that_was_wrong_is_named(data: Observations, family: str, wrong: str, factor: float) -> None:

@@ -108,8 +108,15 @@ class Browser:
 @pytest.fixture(scope="module")
 def page(library):
     """The address of a running server."""
+    with serving(library) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def serving(answers):
+    """The address of a server with those answers, for as long as it is needed."""
     listener = server.bind("127.0.0.1", 0)
-    app = server.build(Workers(lambda: library), server.limits_for("127.0.0.1"))
+    app = server.build(Workers(lambda: answers), server.limits_for("127.0.0.1"))
     thread = threading.Thread(target=app.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -393,3 +400,59 @@ def test_the_report_opens_from_disk_sorts_and_shows_values(browser, tmp_path, li
     assert browser.run("return document.querySelectorAll('.wide .series.off').length") >= 1
     assert browser.complaints() == []
     assert json.loads(browser.run("return document.getElementById('perfmodel-result').textContent"))["schema"]
+
+
+# Runs where it is taken for markup, in an attribute or in a script; its first letters tell where it is shown as text.
+HOSTILE = "Evil</script><script>window.hurt=1</script><img src=x onerror='window.hurt=2'>\"'><b onmouseover=alert(1)>"
+
+
+def hostile(value, but=()):
+    """Every text in a piece of JSON replaced, except under the keys `but`."""
+    if isinstance(value, dict):
+        return {key: item if key in but else hostile(item, but) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hostile(item, but) for item in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+class HostileLibrary:
+    """A library whose every text, but the names by which the page asks, is an attack."""
+
+    def __init__(self, library):
+        self.library = library
+
+    def __getattr__(self, name):
+        return getattr(self.library, name)
+
+    def catalogue(self):
+        kept = ("name", "kind", "grids", "precisions", "shardings", "sample")
+        return hostile(self.library.catalogue(), kept)
+
+    def predict(self, request):
+        envelope = self.library.predict(request)
+        return envelope | {"inputs": hostile(envelope["inputs"]), "result": hostile(envelope["result"])}
+
+
+def unhurt(browser):
+    shown = browser.run(
+        "return document.body.innerText + [...document.querySelectorAll('option')].map((o) => o.text)"
+    )
+    assert "Evil</script>" in shown
+    assert browser.run("return window.hurt === undefined")
+    assert browser.run("return document.querySelectorAll('img, [onerror], [onmouseover]').length") == 0
+    assert browser.complaints() == []
+
+
+def test_hostile_names_are_shown_and_not_run(browser, library, tmp_path):
+    evil = HostileLibrary(library)
+    with serving(evil) as address:
+        browser.open(f"{address}?workload=resnet50&cluster=dgx-a100&kmax=64")
+        browser.until("return document.documentElement.dataset.ready")
+        unhurt(browser)
+    path = tmp_path / "report.html"
+    path.write_text(
+        html.render(evil.predict(WhatIf(workload="resnet50", cluster="dgx-a100")), command=HOSTILE),
+        encoding="utf-8",
+    )
+    browser.open(path.as_uri())
+    unhurt(browser)

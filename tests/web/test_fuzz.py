@@ -19,6 +19,7 @@ OPERATIONS = {
     "calibrate": 25,
     "job": 25,
     "report": 12,
+    "service": 10,
 }  # and how often each is tried
 # A job may be valid in form and still say nothing that can be run, so a refusal is a good answer to it; other methods
 # are tried in test_api.py.
@@ -46,6 +47,9 @@ def named() -> dict[str, Any]:
     job["k"] = {"enum": ["1..64", "8", "7,13,100", "64..128:16", "1"]}
     job["grid"] = {"enum": ["US-VA", None]}
     job["precision"] = {"enum": ["bf16", "fp16", None]}
+    service = schemas["ServiceIf"]["properties"]
+    service["workload"] = {"enum": ["resnet50", "llama3-8b", "mixtral-8x7b", "nemotron-h-56b"]}
+    service["cluster"] = {"enum": ["dgx-a100", "dgx-h100", "gb200-nvl72", "tpu-v4-pod"]}
     schemas["Upload"]["properties"]["timings"] = {
         "enum": [
             "k,time_s\n1,0.5\n8,0.1\n",

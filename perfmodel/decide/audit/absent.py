@@ -50,7 +50,7 @@ def findings(claim: Any, series: Series, regime: str | None) -> list[Finding]:
     if not any("efficiency" in point.stated for point in points) and several:
         hides = "A speedup grows long after the efficiency has gone: the bill follows the efficiency."
         found.append(_absent("efficiency-not-stated", "note", "E(K) = S(K) / K", hides))
-    if not any(point.precision for point in points):
+    if not any(point.precision for point in points) and getattr(claim, "precision", None) is None:
         hides = (
             "Each halving of the bits doubles the peak: rates are checked against the fastest precision only."
         )

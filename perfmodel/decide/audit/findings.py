@@ -30,6 +30,10 @@ QUESTIONS: dict[str, str] = {
     "mfu-above-band": "Which software and settings reach this rate? Share the command and the log.",
     "weak-baseline": "What is T at the baseline when it is tuned as carefully as the largest run?",
     "knee-before-range": "What is the efficiency at the knee, and what does the last doubling of accelerators buy?",
+    # against another machine
+    "versus-precision": "What is the ratio with both machines at the same precision?",
+    "versus-above-hardware": "Which software, batch and layout ran on each machine, and what is the ratio with the same on both?",
+    "versus-above-band": "What are the step times behind the ratio, on how many accelerators of each, at which batch?",
     # what is not said
     "regime-missing": "Is the global batch fixed (strong) or the batch per accelerator (weak)?",
     "baseline-and-batch-missing": "What is the baseline, in seconds per step, and what is the global batch at each K?",

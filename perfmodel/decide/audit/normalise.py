@@ -109,6 +109,10 @@ def _value(source: Any, name: str) -> Any:
 
 def _point(source: Any, label: str, claim: Any) -> Point:
     stated = {name: float(_value(source, name)) for name in MEASURES if _value(source, name) is not None}
+    for name in ("throughput", "tokens_per_s"):
+        each = _value(source, f"{name}_per_accelerator")
+        if each is not None:
+            stated.setdefault(name, float(each) * source.k)
     batch = _value(source, "global_batch")
     if batch is None:
         per_device = _value(source, "batch_per_accelerator") or _value(claim, "batch_per_accelerator")

@@ -15,7 +15,7 @@ from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Point, Series
 from perfmodel.decide.audit.subject import PADDED, Subject
 from perfmodel.decide.knee import DEFAULT_THRESHOLD
-from perfmodel.decide.ratio import efficiency_band, log_half_width
+from perfmodel.decide.metrics import efficiency_band, log_half_width
 from perfmodel.physics.operations import TRANSFORMER_KINDS
 from perfmodel.specs.layout import Recompute
 from perfmodel.training.curve import Curve, curve
@@ -96,7 +96,7 @@ def stacks(setup: Setup) -> list[StackSetup]:
     ]
 
 
-def _curves(setup: Setup, recompute: Recompute | None, beliefs: Beliefs, seed: int) -> list[Curve]:
+def curves_of(setup: Setup, recompute: Recompute | None, beliefs: Beliefs, seed: int) -> list[Curve]:
     """The curve of each stack; where no layout is given, the best of those that recompute what is stated.
 
     What a given layout leaves unsaid is read in the claim's favour: nothing is recomputed, and norms are cut as well.
@@ -116,7 +116,7 @@ def expect(groups: Sequence[Group], beliefs: Beliefs, seed: int) -> list[Expecte
     """Predict every point; a point that the model finds infeasible is left out. Points come back in order of K."""
     found = []
     for group in groups:
-        curves = _curves(group.setup, group.recompute, beliefs, seed)
+        curves = curves_of(group.setup, group.recompute, beliefs, seed)
         skipped = UNPADDED if group.setup.workload.kind in PADDED else 1.0
         for at, point in enumerate(group.points):
             if not all(bool(one.feasible[at]) for one in curves):
@@ -253,7 +253,7 @@ def weak_baseline(
 
 def ladder(setup: Setup, beliefs: Beliefs, seed: int, *, recompute: Recompute | None = None) -> list[Rung]:
     """E(K) over the K of a set-up with the 95 % band that holds those of all stacks; K0 is the smallest feasible K."""
-    curves = _curves(setup, recompute, beliefs, seed)
+    curves = curves_of(setup, recompute, beliefs, seed)
     bands = [band for band in (efficiency_band(one, beliefs, WIDEN) for one in curves) if band is not None]
     if len(bands) < len(curves) or not bands:
         return []

@@ -40,6 +40,7 @@ class Machine:
     name: str
     peak_flop_per_s: Mapping[str, float]
     memory_bytes: float
+    memory_bytes_per_s: float | None = None
     tdp_w: float | None = None
     idle_w: float | None = None
     per_node: int | None = None
@@ -107,6 +108,7 @@ def machine_of(accelerator: Accelerator, cluster: Cluster | None) -> Machine:
         name=accelerator.title or accelerator.name or "accelerator",
         peak_flop_per_s={str(name): rate for name, rate in accelerator.peak.items()},
         memory_bytes=accelerator.memory,
+        memory_bytes_per_s=accelerator.memory_bandwidth,
         tdp_w=accelerator.tdp,
         idle_w=accelerator.idle_power,
     )
@@ -119,6 +121,7 @@ def machine_of(accelerator: Accelerator, cluster: Cluster | None) -> Machine:
         name=base.name,
         peak_flop_per_s=base.peak_flop_per_s,
         memory_bytes=base.memory_bytes,
+        memory_bytes_per_s=base.memory_bytes_per_s,
         tdp_w=base.tdp_w,
         idle_w=base.idle_w,
         per_node=node.accelerators_per_node,

@@ -13,6 +13,7 @@ from perfmodel.decide.audit.findings import Finding, one_of_each, verdict
 from perfmodel.decide.audit.normalise import Point, Series, series
 from perfmodel.decide.audit.restate import advice, restated
 from perfmodel.decide.audit.subject import Subject, load_of, machine_of
+from perfmodel.decide.audit.versus import Compared, Side, compare
 from perfmodel.decide.prediction import files_read
 from perfmodel.results.envelope import Result
 from perfmodel.specs.catalog import Catalog
@@ -45,29 +46,32 @@ def audit(
 ) -> Result:
     """Check a claim against physics, the rules of a chart and the beliefs; the `result` of an audit."""
     device = claim.device
-    if device is None:
-        raise claim.error_at(
-            "cluster",
-            "A001",
-            "a claim names a cluster or an accelerator",
-            "write accelerator: h100-sxm5-80gb",
-        )
-    subject = _subject(claim, device)
-    peak, _ = subject.machine.peak(claim.precision)
+    subject = None if device is None else _subject(claim, device)
+    peak = None if subject is None else subject.machine.peak(claim.precision)[0]
 
     def model_flop(seq_len: float | None) -> float | None:
-        load = subject.load_at(seq_len)
+        load = subject.load_at(seq_len) if subject is not None else None
         return load.model_flop if load is not None else None
 
     read = series(claim, flop_per_sample=model_flop, peak_flop_per_s=peak)
     found: list[Finding] = [
-        *bounds.findings(read, subject),
+        *(bounds.findings(read, subject) if subject is not None else ()),
         *tricks.findings(read, subject, claim.regime),
         *absent.findings(claim, read, claim.regime),
     ]
     notes: list[str] = []
-    believed = _believe(claim, read, subject, beliefs or shipped_beliefs(), seed, catalog, notes)
+    trusted = beliefs or shipped_beliefs()
+    believed = _Believed()
+    if subject is None:
+        believed.findings.append(
+            _not_checked("the machine", "Without one only the numbers themselves are read.")
+        )
+    else:
+        believed = _believe(claim, read, subject, trusted, seed, catalog, notes)
     found += believed.findings
+    versus = _versus(claim, read, trusted, seed, catalog or Catalog.default(), notes)
+    if versus is not None:
+        found += versus.findings
     listed = one_of_each(found)
     # Rates that physics or the beliefs refuse are not what advice may rest on.
     refuted = {finding.k for finding in found if finding.code in REFUTES and finding.k is not None}
@@ -84,6 +88,7 @@ def audit(
                 {"k": rung.k, "efficiency": rung.efficiency, "low": rung.low, "high": rung.high}
                 for rung in believed.rungs
             ],
+            "versus": None if versus is None else versus.shown,
             "notes": notes,
         },
         seed=seed,
@@ -103,6 +108,53 @@ def _subject(claim: Claim, device: Accelerator) -> Subject:
         load_of(claim.workload, claim.seq_len),
         {length: load for length, load in loads.items() if load is not None},
     )
+
+
+def _versus(
+    claim: Claim, read: Series, beliefs: Beliefs, seed: int, catalog: Catalog, notes: list[str]
+) -> Compared | None:
+    """The claim's machine beside the one that it compares with, as many accelerators of each as it says."""
+    other, device = claim.versus, claim.device
+    if other is None or device is None or other.device is None:
+        return None
+    cluster = _connected(claim, catalog, notes)
+    against = _connected(
+        claim.model_copy(update={"cluster": other.cluster, "accelerator": other.device}), catalog, notes
+    )
+    loud = read.headline or (read.all[-1] if read.all else None)
+    node = cluster.node.accelerators_per_node if cluster is not None else 8
+    k = loud.k if loud is not None else node
+    sides = []
+    for place, machine, count, precision in (
+        (cluster, machine_of(device, claim.cluster), k, claim.precision),
+        (against, machine_of(other.device, other.cluster), other.k or k, other.precision or claim.precision),
+    ):
+        setup = None
+        if claim.workload is not None and place is not None:
+            batch = loud.global_batch if loud is not None and loud.global_batch else claim.global_batch
+            if batch is None:
+                batch = _usual_batch(claim, k)
+            setup = Setup(
+                workload=claim.workload,
+                cluster=place,
+                precision=precision or _precision(claim, None, place.accelerator),
+                k=np.array([float(count)]),
+                global_batch=np.array([float(batch)]),
+                seq_len=claim.seq_len,
+            )
+        sides.append(Side(machine, setup, count, precision))
+    factor = beliefs.factor("datasheet", claim.workload.kind) if claim.workload is not None else 1.0
+    return compare(other.speedup, sides[0], sides[1], beliefs, factor, seed)
+
+
+def _usual_batch(claim: Claim, k: int) -> int:
+    """Samples of a step where a claim names no batch."""
+    if claim.workload is None:
+        return k
+    language = claim.workload.sample == "sequence" and (claim.seq_len or claim.workload.seq_len)
+    if language:
+        return DEFAULT_TOKENS // int(claim.seq_len or claim.workload.seq_len or 1)
+    return DEFAULT_SAMPLES_PER_ACCELERATOR * k
 
 
 class _Believed:
@@ -264,12 +316,7 @@ def _ladder_setup(claim: Claim, read: Series, cluster: Cluster, notes: list[str]
         fixed = claim.regime == "strong" or (claim.regime is None and len(set(batches.values())) == 1)
         total = [float(claim.global_batch or batches[k0]) if fixed else each * k for k in rungs]
     else:
-        language = claim.workload.sample == "sequence" and (claim.seq_len or claim.workload.seq_len)
-        fixed_batch = (
-            DEFAULT_TOKENS // int(claim.seq_len or claim.workload.seq_len or 1)
-            if language
-            else DEFAULT_SAMPLES_PER_ACCELERATOR * last
-        )
+        fixed_batch = _usual_batch(claim, last)
         notes.append(
             f"The claim names no batch: the ladder assumes a global batch of {fixed_batch} {claim.workload.sample}s."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,11 +10,11 @@ from typing import Any
 
 from perfmodel.decide.gate.evaluate import array_of
 from perfmodel.errors import Problem, SpecError
-from perfmodel.files import parse_json, read_bytes
+from perfmodel.files import parse_json, pretty_json, read_bytes
+from perfmodel.specs.layout import layout_words
 from perfmodel.specs.policies import LOCK_NAME
 
 SCHEMA = "perfmodel/lock/1"
-WIDTH = 110
 _REWRITE = "write it again with: perfmodel check --update-baseline"
 DIGITS = 6  # of a prediction: more would churn with the last bit of another processor
 _ARRAYS = (
@@ -64,6 +63,10 @@ def summary(result: Mapping[str, Any]) -> dict[str, Any]:
         **{name: list(values) for name in _ARRAYS if (values := array_of(result, name)) is not None},
         "reason": list(result.get("reason") or [None] * len(result["k"])),
         "parts_s": {name: list(values) for name, values in result.get("parts_s", {}).items()},
+        "layout": [
+            layout_words(layout) if isinstance(layout, Mapping) else layout
+            for layout in result.get("layout") or ()
+        ],
         "knee": {
             rule: {key: knee.get(key) for key in ("k", "k_low", "k_high", "cause")}
             for rule, knee in result["knee"].items()
@@ -82,20 +85,7 @@ def dumps(lock: Lock) -> str:
         "seed": lock.seed,
         "jobs": {name: {"inputs": entry.inputs, "result": entry.result} for name, entry in lock.jobs.items()},
     }
-    return _pretty(tree, 0) + "\n"
-
-
-def _pretty(value: Any, indent: int) -> str:
-    flat = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)) or not value:
-        return flat
-    pad = " " * (indent + 2)
-    if isinstance(value, dict):
-        # The head of the file and of an entry comes in reading order; everything below by name.
-        keys = list(value) if indent == 0 else sorted(value)
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty(value[key], indent + 2)}" for key in keys]
-        return "{\n" + ",\n".join(pad + item for item in items) + "\n" + " " * indent + "}"
-    return "[\n" + ",\n".join(pad + _pretty(item, indent + 2) for item in value) + "\n" + " " * indent + "]"
+    return pretty_json(tree, sort_below=0) + "\n"
 
 
 def loads(text: str, file: str = LOCK_NAME) -> Lock:

@@ -132,6 +132,7 @@ class Effect:
     before: Value
     after: Value
     cause: str
+    path: tuple[str, ...] = ()  # of the one input that is the cause
 
     def mapping(self, job: str) -> dict[str, Any]:
         """The documented JSON form, with the job and the unit beside it."""
@@ -142,6 +143,7 @@ class Effect:
             "before": self.before.value,
             "after": self.after.value,
             "cause": self.cause,
+            "path": list(self.path),
         }
 
 
@@ -171,26 +173,26 @@ def effects(
     """
     found = differences(before, after)
     chosen = grouped(found, before, after)
-    variants: list[tuple[str, Mapping[str, Any], Inputs]] = []
+    variants: list[tuple[str, tuple[str, ...], Mapping[str, Any], Inputs]] = []
     again = _try(predict, before)
     base = again if again is not None else locked
     if again is not None:
-        variants.append((MODEL, again, before))
+        variants.append((MODEL, (), again, before))
     for difference in chosen:
         one = apply(before, difference)
         result = _try(predict, one)
         if result is not None:
-            variants.append((str(difference), result, one))
+            variants.append((str(difference), difference.path, result, one))
     told: list[Effect] = []
     for policy in _distinct(policies):
         old = measure(policy, locked, device_memory_bytes(before))
         start = measure(policy, base, device_memory_bytes(before))
         alone = []
-        for cause, result, inputs in variants:
+        for cause, path, result, inputs in variants:
             value = measure(policy, result, device_memory_bytes(inputs))
             reference = old if cause == MODEL else start
             if _moved(reference, value):
-                alone.append(Effect(policy, reference, value, cause))
+                alone.append(Effect(policy, reference, value, cause, path))
         total = measure(policy, now, device_memory_bytes(after))
         if _moved(old, total) and (len(alone) != 1 or _moved(alone[0].after, total)):
             causes = TOGETHER if found else MODEL

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.decide.gate import baseline, changes, inputs
+from perfmodel.decide.gate import serving as services
 from perfmodel.decide.gate.evaluate import (
     FAIL,
     PASS,
@@ -24,8 +25,9 @@ from perfmodel.errors import Problem, SpecError
 from perfmodel.results.envelope import Result, __version__
 from perfmodel.specs.job import Job
 from perfmodel.specs.policies import Gate, Rule
+from perfmodel.specs.serving import ServingJob
 
-Predict = Callable[[Job], Mapping[str, Any]]
+Predict = Callable[[Job], Mapping[str, object]]
 NO_BASELINE = "no baseline yet: perfmodel check --update-baseline writes one"
 
 
@@ -38,7 +40,7 @@ class Checked:
 
     @property
     def blocked(self) -> bool:
-        """Whether any policy fails, undecided ones counted as the user said."""
+        """Whether any policy fails, undecided ones counted as the user chose."""
         return any(policy["blocking"] for policy in self.result.result["policies"])
 
 
@@ -70,13 +72,24 @@ def check(
     With `accept` the new predictions become the baseline: policies on changes are measured from them.
     """
     rules = read_rules(gate)
+    services.refuse_foreign(rules, gate.jobs)
     policies: list[dict[str, Any]] = []
     moved: list[dict[str, Any]] = []
+    switched: list[dict[str, Any]] = []
     entries: dict[str, baseline.Entry] = {}
     for name, job in gate.jobs.items():
         own = [
-            (rule, policy) for rule, policy in rules if rule.policy.jobs is None or name in rule.policy.jobs
+            (rule, policy)
+            for rule, policy in rules
+            if (rule.policy.jobs is None or name in rule.policy.jobs)
+            and policy.is_serving == isinstance(job, ServingJob)
         ]
+        if isinstance(job, ServingJob):
+            service = services.Asked(job)
+            policies += [
+                _row(name, rule, outcome(policy, service.measure(policy)), undecided) for rule, policy in own
+            ]
+            continue
         wanted = [policy for _, policy in own]
         extended = inputs.with_k(job, (policy.k for policy in wanted if policy.k is not None))
         result = predict(extended)
@@ -87,7 +100,8 @@ def check(
         for rule, policy in own:
             policies.append(_row(name, rule, decide_one(policy, result, reference, extended), undecided))
         if old is not None:
-            moved += _causes(name, wanted, old, entry, predict)
+            moved += _located(_causes(name, wanted, old, entry, predict), job)
+            switched += _switched(name, wanted, old, entry)
     verdicts = [policy["verdict"] for policy in policies]
     made = baseline.Lock(__version__, seed, dict(sorted(entries.items())))
     return Checked(
@@ -102,6 +116,7 @@ def check(
                 "verdict": overall(verdicts),
                 "policies": policies,
                 "changes": moved,
+                "layouts": switched,
                 "notes": _notes(gate, made if accept else lock, entries),
             },
             seed=seed,
@@ -134,11 +149,11 @@ def _memory(given: Mapping[str, Any]) -> float | None:
 
 def _causes(
     name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry, predict: Predict
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     if old.inputs == new.inputs and old.result == new.result:
         return []
 
-    def again(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def again(given: Mapping[str, object]) -> Mapping[str, object]:
         # Rounded like the lock, so that what did not change is seen not to have changed.
         return baseline.summary(predict(inputs.restore(given)))
 
@@ -147,7 +162,33 @@ def _causes(
     return [effect.mapping(name) for effect in told]
 
 
-def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, Any]:
+def _located(told: list[dict[str, Any]], job: Job) -> list[dict[str, Any]]:
+    """The changes, each with the place of the input that it names, where a file has one."""
+    for row in told:
+        path = row.pop("path")
+        mark = job.error_at(".".join(path), "P000", "").problems[0] if path else None
+        row |= {
+            "file": None if mark is None else mark.file,
+            "line": None if mark is None else mark.line,
+            "column": None if mark is None else mark.column,
+        }
+    return told
+
+
+def _switched(
+    name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry
+) -> list[dict[str, Any]]:
+    """Another layout than the baseline's at the K that policies name, or at the first K where none does."""
+    before, after = (
+        dict(zip(one.result["k"], one.result.get("layout") or (), strict=False)) for one in (old, new)
+    )
+    common = [k for k in after if k in before and before[k] != after[k] and before[k] and after[k]]
+    named = {policy.k for policy in wanted if policy.k is not None}
+    shown = [k for k in common if k in named] or common[:1]
+    return [{"job": name, "k": k, "before": before[k], "after": after[k]} for k in shown]
+
+
+def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, object]:
     policy, value = decided.policy, decided.value
     # A problem at the start of the expression carries the position that every format shows.
     place = rule.problem("P000", "")
@@ -177,6 +218,8 @@ def _row(job: str, rule: Rule, decided: Outcome, undecided: str) -> dict[str, An
 
 def _notes(gate: Gate, lock: baseline.Lock | None, entries: Mapping[str, baseline.Entry]) -> list[str]:
     notes = [f"{name}: {note}" for name, job in gate.jobs.items() for note in job.notes]
+    if gate.jobs and not entries:  # services alone, which no baseline holds
+        return notes
     if lock is None:
         return [*notes, NO_BASELINE]
     unknown = sorted(set(entries) - set(lock.jobs))

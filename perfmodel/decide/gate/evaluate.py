@@ -167,8 +167,10 @@ def _optimum(result: Mapping[str, Any], name: str) -> Value:
 
 
 def measure(policy: Policy, result: Mapping[str, Any], device_memory_bytes: float | None) -> Value:
-    """The number that a policy speaks of, read from prediction.result (never a change)."""
+    """The number that a policy bounds, read from prediction.result (never a change)."""
     name = policy.metric.name
+    if policy.is_serving:
+        return Value(None, None, None, f"{name} is of a service, and this job trains")
     if name == "knee":
         return _knee(result, policy.rule)
     if name in ("p_star", "fastest"):

@@ -3,7 +3,7 @@
     policy     = measure comparator limit | limit comparator measure
     measure    = metric [ arguments ] | "change" "(" metric { "," argument } ")"
     arguments  = "(" [ argument { "," argument } ] ")"
-    argument   = name "=" ( number | name ) | name          (a lone name only for share(part) and knee(rule))
+    argument   = name "=" ( number [ "/" name ] | name ) | name   (a lone name only for share(part) and knee(rule))
     limit      = number [ unit ]                            (units: those of perfmodel.units, "%", "step", "steps")
     comparator = "<=" | ">=" | "<" | ">"
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from perfmodel.errors import closest, did_you_mean
 from perfmodel.units import UnitError, unit_scale
@@ -30,7 +30,7 @@ class Metric:
 
     name: str
     dimension: str  # base unit of perfmodel.units; "K" for a number of accelerators
-    per_k: str  # "required", "optional" or "never"
+    per_k: str  # "required", "optional" or "never"; "load" of a service, which takes a rate or a concurrency
     meaning: str
 
 
@@ -68,10 +68,30 @@ METRICS: dict[str, Metric] = {
             "memory", "B", "optional", "memory of the fullest device, in bytes or %; without k: the largest"
         ),
         Metric("share", "1", "required", "share of the step taken by one part: share(bubble, k=64)"),
+        *(
+            Metric(f"{quantity}_{statistic}", "s", "load", f"{statistic} of {words} of a service")
+            for quantity, words in (
+                ("ttft", "the time to the first token"),
+                ("tpot", "the time per output token"),
+                ("e2e", "the whole time of a request"),
+            )
+            for statistic in ("mean", "p50", "p90", "p95", "p99")
+        ),
+        Metric("tokens_per_s", "1", "load", "output tokens a second of a service"),
+        Metric(
+            "cost_per_mtok", "USD", "load", "cost of a million output tokens; without a load: at the knee"
+        ),
+        Metric("replicas", "1", "load", "replicas of a service that keep its slo: replicas(rate=200/s)"),
+        Metric("max_load", "1", "load", "largest load at which a service keeps its slo"),
     )
 }
+#: Metrics of services; all others are of training jobs.
+SERVING: frozenset[str] = frozenset(metric.name for metric in METRICS.values() if metric.per_k == "load")
+_PER_S = {"s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
 # A limit in the metric's own dimension, or one of these words.
-RATES = frozenset({"throughput", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"})
+RATES = frozenset(
+    {"throughput", "tokens_per_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"}
+)
 PERCENT_OK = frozenset({"efficiency", "memory", "share", "mfu", "deadline_probability", "budget_probability"})
 
 
@@ -106,6 +126,13 @@ class Policy:
     k: int | None = None
     rule: str = "threshold"
     part: str | None = None
+    rate_per_s: float | None = None
+    concurrency: int | None = None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it speaks of a service, not of a training job."""
+        return self.metric.name in SERVING
 
     @property
     def subject(self) -> str:
@@ -134,6 +161,10 @@ class Policy:
             arguments.append(self.rule)
         if self.k is not None:
             arguments.append(f"k={self.k}")
+        if self.rate_per_s is not None:
+            arguments.append(f"rate={self.rate_per_s:g}/s")
+        if self.concurrency is not None:
+            arguments.append(f"concurrency={self.concurrency}")
         return arguments
 
 
@@ -147,7 +178,7 @@ class _Token:
 _TOKENS = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
     r"|(?P<name>[A-Za-zµμ][\w-]*(?:/[A-Za-z]+)?)"
-    r"|(?P<sign><=|>=|==|!=|<|>|=|[(),%]))",
+    r"|(?P<sign><=|>=|==|!=|<|>|=|[(),%/]))",
 )
 
 
@@ -236,6 +267,8 @@ def parse(text: str) -> Policy:
         k=measure.k,
         rule=measure.rule,
         part=measure.part,
+        rate_per_s=measure.rate_per_s,
+        concurrency=measure.concurrency,
     )
 
 
@@ -244,8 +277,10 @@ class _Measure:
     metric: Metric
     change: bool
     k: int | None
-    rule: str
-    part: str | None
+    rule: str = "threshold"
+    part: str | None = None
+    rate_per_s: float | None = None
+    concurrency: int | None = None
 
 
 def _measure(reader: _Reader) -> _Measure:
@@ -266,27 +301,35 @@ def _measure(reader: _Reader) -> _Measure:
             token,
             f"metrics: {', '.join(names)}",
         )
-    k, rule, part = None, "threshold", None
+    if change and metric.per_k == "load":
+        reader.fail(
+            f"no baseline holds {metric.name}: changes are of training jobs",
+            token,
+            f"write {_example(metric)}",
+        )
+    given: dict[str, Any] = {}
     more = reader.take(",") if change else reader.take("(")
     if more and not (not change and reader.peek().text == ")"):
-        k, rule, part = _arguments(reader, metric)
+        given = _arguments(reader, metric)
     if change or more:
         reader.expect(")")
-    if metric.per_k == "required" and k is None:
+    if metric.per_k == "required" and given.get("k") is None:
         reader.fail(
             f"{metric.name} needs a k",
             token,
             f"write {metric.name}({'PART, ' if metric.name == 'share' else ''}k=64)",
         )
-    if metric.name == "share" and part is None:
+    if metric.name == "share" and given.get("part") is None:
         reader.fail("share needs a part of the step", token, "write share(bubble, k=64)")
-    return _Measure(metric, change, k, rule, part)
+    if metric.name == "replicas" and "rate_per_s" not in given:
+        reader.fail("replicas needs the rate that they answer", token, "write replicas(rate=200/s) <= 12")
+    return _Measure(metric, change, given.pop("k", None), **given)
 
 
-def _arguments(reader: _Reader, metric: Metric) -> tuple[int | None, str, str | None]:
-    k: int | None = None
-    rule: str | None = None
-    part: str | None = None
+def _arguments(reader: _Reader, metric: Metric) -> dict[str, Any]:
+    """Arguments by their field of a policy."""
+    given: dict[str, Any] = {}
+    takes_load = metric.per_k == "load" and metric.name != "max_load"
     while True:
         name = reader.next()
         if name.kind != "name":
@@ -295,28 +338,45 @@ def _arguments(reader: _Reader, metric: Metric) -> tuple[int | None, str, str | 
             value, key = name, {"knee": "rule", "share": "part"}.get(metric.name, "")
         else:
             value, key = reader.next(), name.text
-        if key == "k" and metric.per_k != "never" and k is None:
-            k = _count(reader, value)
-        elif key == "rule" and metric.name == "knee" and rule is None:
+        if key == "k" and metric.per_k not in ("never", "load") and "k" not in given:
+            given["k"] = _count(reader, value)
+        elif key == "rate" and takes_load and not given:
+            given["rate_per_s"] = _rate(reader, value)
+        elif key == "concurrency" and takes_load and metric.name != "replicas" and not given:
+            given["concurrency"] = _count(reader, value, "a concurrency", "requests in flight")
+        elif key == "rule" and metric.name == "knee" and "rule" not in given:
             if value.text not in KNEE_RULES:
                 reader.fail(
                     f"unknown rule {_shown(value)}{did_you_mean(value.text, KNEE_RULES)}",
                     value,
                     f"rules: {', '.join(KNEE_RULES)}",
                 )
-            rule = value.text
-        elif key == "part" and metric.name == "share" and part is None and value.kind == "name":
-            part = value.text
+            given["rule"] = value.text
+        elif key == "part" and metric.name == "share" and "part" not in given and value.kind == "name":
+            given["part"] = value.text
         else:
-            twice = {"k": k, "rule": rule, "part": part}.get(key) is not None
+            twice = key in given or (key == "rate" and "rate_per_s" in given)
             reader.fail(f"{key} is given twice" if twice else f"{metric.name} takes no {_shown(name)}", name)
         if not reader.take(","):
-            return k, rule or "threshold", part
+            return given
 
 
-def _count(reader: _Reader, token: _Token) -> int:
+def _rate(reader: _Reader, token: _Token) -> float:
+    """Requests per second: `8/s`, `480/min`."""
+    value = float(token.text) if token.kind == "number" else 0.0
+    if not 0.0 < value <= 1e6:
+        reader.fail(f"a rate is a number of requests above 0, got {_shown(token)}", token, "write rate=8/s")
+    if reader.take("/") is None:
+        reader.fail(f"a rate without a time: {token.text}", token, f"write rate={token.text}/s")
+    unit = reader.next()
+    if unit.text not in _PER_S:
+        reader.fail(f"a rate is per s, min or h, got {_shown(unit)}", unit, f"write rate={token.text}/s")
+    return value / _PER_S[unit.text]
+
+
+def _count(reader: _Reader, token: _Token, what: str = "k", of: str = "accelerators") -> int:
     if token.kind != "number" or not re.fullmatch(r"\+?\d{1,9}", token.text) or int(token.text) < 1:
-        reader.fail(f"k must be a whole number of accelerators, got {_shown(token)}", token)
+        reader.fail(f"{what} must be a whole number of {of}, got {_shown(token)}", token)
     return int(token.text)
 
 
@@ -423,7 +483,13 @@ def _example(metric: Metric) -> str:
         "tflop_per_s_per_accelerator": "tflop_per_s_per_accelerator(k=64) >= 400",
         "tokens_per_s_per_accelerator": "tokens_per_s_per_accelerator(k=64) >= 9000",
         "samples_per_s_per_accelerator": "samples_per_s_per_accelerator(k=64) >= 2000",
+        "tokens_per_s": "tokens_per_s(rate=8/s) >= 2000",
+        "cost_per_mtok": "cost_per_mtok(rate=8/s) <= 0.40 USD",
+        "replicas": "replicas(rate=200/s) <= 12",
+        "max_load": "max_load >= 8",
         "run_time": "run_time(k=64) <= 30 day",
         "run_cost": "run_cost(k=64) <= 250000 USD",
     }
+    if metric.per_k == "load" and metric.dimension == "s":
+        return f"{metric.name}(rate=8/s) <= 2 s"
     return own.get(metric.name, examples[metric.dimension])

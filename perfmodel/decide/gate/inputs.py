@@ -7,10 +7,11 @@ from typing import Any
 
 from perfmodel.specs.jobs import Job
 
-# Provenance and prose: a new comment in a spec must not look like a new machine.
+# Provenance and prose: a new comment in a spec must not look like a new machine. The vendor and the confidence are none: the
+# one decides how products fill a device, the other whether an efficiency was measured.
 _PROSE = frozenset(
     {
-        "source", "date", "confidence", "notes", "note", "title", "vendor", "provider", "fabric", "cpu",
+        "source", "date", "notes", "note", "title", "provider", "fabric", "cpu",
         "params_note", "params_from_dimensions", "activation_bytes_method", "collective_basis", "memory_type",
     }
 )  # fmt: skip
@@ -29,10 +30,27 @@ def _plain(value: Any) -> Any:
 def dump(job: Job) -> dict[str, Any]:
     """Everything that a prediction reads, SI numbers by name."""
     whole = job.model_dump(mode="json", exclude_none=True)
-    return dict(_plain({key: value for key, value in whole.items() if key not in _OWN}))
+    found = dict(_plain({key: value for key, value in whole.items() if key not in _OWN}))
+    node = found["cluster"]["node"]
+    records = (
+        (job.cluster.node.accelerator, node.get("accelerator"), ("matmul_fraction", "memory_fraction")),
+        (job.cluster.node.scale_up, node.get("scale_up"), ("efficiency",)),
+        (job.cluster.network, found["cluster"].get("scale_out") or node.get("scale_out"), ("efficiency",)),
+    )
+    for record, kept, fields in records:
+        for field in fields:
+            # A measured efficiency moves the beliefs; a mapping's own confidence is lost with the mapping.
+            if (
+                record is not None
+                and kept
+                and field in kept
+                and record.origin(field).confidence == "measured"
+            ):
+                kept[field] = {"value": kept[field], "confidence": "measured"}
+    return found
 
 
-def restore(inputs: Mapping[str, Any]) -> Job:
+def restore(inputs: Mapping[str, object]) -> Job:
     """The job that `dump` wrote. Fields that a job has always, though they may be empty, are filled with None."""
     empty = {name: None for name, field in Job.model_fields.items() if field.is_required()}
     return Job.model_validate({**empty, **inputs, "k_given": True, "notes": ()})

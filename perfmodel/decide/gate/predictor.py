@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
+from perfmodel.decide.metrics import efficiency_band
 from perfmodel.decide.prediction import predict
-from perfmodel.decide.ratio import efficiency_band
 from perfmodel.results.envelope import plain
 from perfmodel.specs.job import Job
 
@@ -15,11 +14,11 @@ from perfmodel.specs.job import Job
 DRAWS = 200
 
 
-def predictor(beliefs: Beliefs | None, seed: int) -> Callable[[Job], Mapping[str, Any]]:
+def predictor(beliefs: Beliefs | None, seed: int) -> Callable[[Job], Mapping[str, object]]:
     """A function from a job to what `evaluate.measure` reads."""
     known = beliefs or shipped_beliefs()
 
-    def run(job: Job) -> Mapping[str, Any]:
+    def run(job: Job) -> Mapping[str, object]:
         found = predict(job, known, draws=DRAWS, seed=seed)
         result = dict(found.result)
         band = None if found.curve is None else efficiency_band(found.curve, known)

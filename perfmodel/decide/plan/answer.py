@@ -21,6 +21,7 @@ from perfmodel.decide.plan.near import near_batches, near_in_words
 from perfmodel.decide.plan.planner import Found
 from perfmodel.decide.plan.targets import candidate_setup
 from perfmodel.decide.plan.tornado import tornado
+from perfmodel.decide.pricing import HOUR_S
 from perfmodel.decide.recommend import recommend
 from perfmodel.decide.tariffs import regimes_of, reliability_of
 from perfmodel.decide.wholerun import WholeRun, whole_run
@@ -79,6 +80,7 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
     }
     if len(found.targets) > 1:
         result["by_cluster"] = _by_cluster(found, beliefs)
+        result["notes"] = [*_broken_even(result["by_cluster"]), *result["notes"]]
     if best:
         result["notes"] += _untried(found, best[0])
         near = near_batches(found, best[0])
@@ -204,11 +206,32 @@ def _by_cluster(found: Found, beliefs: Beliefs) -> list[dict[str, Any]]:
         else:
             why = f"no K keeps the {' and '.join(rule.name for rule in rules)}" if fits else "no layout fits"
             without.append({"cluster": target.name, "k": None, "reason": why})
-    ranked.sort(key=lambda c: (c.objective(objective), c.key))
+    # What has no price costs nobody knows what: it stands below what has one.
+    ranked.sort(key=lambda c: (math.isnan(c.objective(objective)), c.objective(objective), c.key))
     rows = [_entry(found, c) for c in ranked]
+    _break_even(rows)
     for candidate, row in zip(ranked[: found.request.keep], rows, strict=False):
         row |= _bands(found, candidate, row, _banded(found, beliefs, candidate), beliefs)
     return [*rows, *without]
+
+
+def _break_even(rows: list[dict[str, Any]]) -> None:
+    """Of clusters without a price, the one at which the run costs as much as the cheapest of the others."""
+    priced = [
+        row["cost_usd"] for row in rows if row["cost_usd"] is not None and math.isfinite(row["cost_usd"])
+    ]
+    for row in rows if priced else ():
+        if row["cost_usd"] is None or not math.isfinite(row["cost_usd"]):
+            row["break_even_usd_per_accelerator_h"] = min(priced) / (row["k"] * row["wall_s"]) * HOUR_S
+
+
+def _broken_even(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{row['cluster']} has no price: below {row['break_even_usd_per_accelerator_h']:.2f} USD/h per accelerator its run "
+        "is cheaper than that of any priced cluster"
+        for row in rows
+        if row.get("break_even_usd_per_accelerator_h")
+    ]
 
 
 def _untried(found: Found, best: Candidate) -> list[str]:

@@ -23,7 +23,7 @@ class Constraint:
     unit: str
 
     def kept(self, candidate: Candidate) -> bool:
-        """Whether the candidate is within the limit (a value that nobody knows is not)."""
+        """Whether the candidate is within the limit (an unknown value is not)."""
         value = self.value(candidate)
         return value <= self.limit if self.smallest else value >= self.limit * (1.0 - 1e-9)
 

@@ -112,7 +112,7 @@ def options_of(found: Found, deadline_s: float | None) -> tuple[list[Option], li
     return options, candidates
 
 
-def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
+def _entry(found: Found, candidate: Candidate) -> dict[str, object]:
     return {
         "cluster": found.targets[candidate.target].name,
         "k": candidate.k,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.plan import backends as runners
@@ -121,11 +120,11 @@ def _payable(jobs: Sequence[Job], request: Request) -> Request:
     )
 
 
-def _inputs(job: Job, request: Request, beliefs: Beliefs) -> dict[str, Any]:
+def _inputs(job: Job, request: Request, beliefs: Beliefs) -> dict[str, object]:
     return inputs_of(job, beliefs) | _request_inputs(request)
 
 
-def _request_inputs(request: Request) -> dict[str, Any]:
+def _request_inputs(request: Request) -> dict[str, object]:
     names = ("objective", "deadline_s", "budget_usd", "max_k", "min_efficiency")
     given = {name: getattr(request, name) for name in names if getattr(request, name) is not None}
     return given | {"bounds": request.bounds.as_dict(), "draws": request.draws, "top": request.keep}

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,12 +73,12 @@ def run_sweep(
     beliefs: Beliefs,
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Best layout at each K for each value: knee (as a prediction has it), p*, fastest K, and their cost and time.
 
     `jobs` holds the job once per value. A value at which nothing is feasible has null entries.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for number, job in zip(sweep.numbers, jobs, strict=True):
         rows.append({"value": number, **_point(job, request, beliefs)})
         if progress is not None:
@@ -89,7 +88,7 @@ def run_sweep(
     return {"path": sweep.path, "unit": sweep.unit, "threshold": DEFAULT_THRESHOLD, "how": how, **columns}
 
 
-def _point(job: Job, request: Request, beliefs: Beliefs) -> dict[str, Any]:
+def _point(job: Job, request: Request, beliefs: Beliefs) -> dict[str, object]:
     found = search([job], request, beliefs)
     names = (
         "knee_k",

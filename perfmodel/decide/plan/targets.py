@@ -11,6 +11,7 @@ from perfmodel.beliefs.features import discrepancy
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.decide.energy import measured_power, power_of
 from perfmodel.decide.plan.candidates import Candidate, Target
+from perfmodel.decide.prediction import refuse_empty
 from perfmodel.decide.tariffs import tariff_of
 from perfmodel.physics.layouts import pick
 from perfmodel.specs.job import Job
@@ -29,6 +30,7 @@ def setup_at(job: Job, ks: Sequence[int]) -> Setup:
 def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
     """Everything the search needs to price `job` on its cluster at the given K."""
     setup = setup_at(job, ks)
+    refuse_empty(job, setup, beliefs)
     _, logs = centre(setup, beliefs)
     spread = np.broadcast_to(coefficients(setup, logs, setup.k).jitter, setup.k.shape)
     target = Target(
@@ -55,7 +57,7 @@ def target_of(job: Job, ks: Sequence[int], beliefs: Beliefs) -> Target:
 
 
 def _steps(job: Job, batch: float) -> float:
-    """Steps of the whole run at the smallest K, 1 where nobody says how long it is."""
+    """Steps of the whole run at the smallest K, 1 where its length is not stated."""
     if job.steps is None and job.run_samples is not None:
         return float(np.ceil(job.run_samples / batch))
     return float(job.steps or 1)

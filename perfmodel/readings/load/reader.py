@@ -1,4 +1,4 @@
-"""`read_load`: the points of a load test from a file or folder, whichever tool wrote it; the format is told by content."""
+"""`read_load`: the points of a load test from a file or folder, whichever tool wrote it; the format is recognised by content."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfmodel.errors import Problem, SpecError, closest, told_once
+from perfmodel.files import csv_faults
 from perfmodel.readings.load.point import PLAIN, QUANTITIES, STATISTICS, LoadPoint
 from perfmodel.readings.load.tools import points_of
 from perfmodel.readings.load.values import Report, ratio
-from perfmodel.readings.source import DAMAGED, open_bytes
+from perfmodel.readings.source import DAMAGED, damaged, open_bytes
 
 KNOWN_TOOLS: Final = (
     "vllm bench serve, sglang bench_serving, genai-perf, aiperf, guidellm, llmperf, trtllm-bench, "
@@ -93,7 +94,10 @@ def _looks_like_report(path: Path) -> bool:
 
 def _read_file(path: Path) -> list[LoadPoint]:
     with open_bytes(path) as raw:
-        data = raw.read(_LARGEST_FILE + 1)
+        try:
+            data = raw.read(_LARGEST_FILE + 1)
+        except DAMAGED:
+            raise damaged(path) from None
     if len(data) > _LARGEST_FILE:
         raise SpecError(Problem(str(path), code="R003", message="longer than 512 MB"))
     text = data.decode("utf-8-sig", "replace")
@@ -229,11 +233,13 @@ _TIME: Final = re.compile(r"(ttft|tpot|e2e)(?:_(mean|p50|p90|p95|p99))?_(s|ms)(?
 
 def _csv(text: str, file: str) -> tuple[list[LoadPoint], list[Problem]]:
     """A load curve: a row a load. The tables of GenAI-Perf and AIPerf are one load each."""
-    rows = [
-        (number, row)
-        for number, row in enumerate(csv.reader(io.StringIO(text.replace("\0", " "))), start=1)
-        if row and any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
-    ]
+    lines = io.StringIO(text.replace("\0", " "), newline="")
+    with csv_faults(file, "R004"):
+        rows = [
+            (number, row)
+            for number, row in enumerate(csv.reader(lines), start=1)
+            if row and any(cell.strip() for cell in row) and not row[0].lstrip().startswith("#")
+        ]
     if rows and rows[0][1][0].strip() == "Metric":
         return _genai_table([row for _, row in rows], file)
     if not rows:

@@ -103,7 +103,7 @@ def _first_failure(children: Sequence[_Child]) -> int | None:
 
 
 def _stop(children: Sequence[_Child]) -> None:
-    """End every rank that still runs: asked first, told after `PATIENCE_S`, killed after as long again."""
+    """End every rank that still runs: interrupted first, terminated after `PATIENCE_S`, killed after as long again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         running = [child for child in children if child.poll() is None]
         for child in running:

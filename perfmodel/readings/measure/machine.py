@@ -140,5 +140,5 @@ def _host_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         raise UsageError(
-            "this system does not tell its memory", code="M004", help="measure on Linux or macOS"
+            "the memory of this system cannot be read", code="M004", help="measure on Linux or macOS"
         ) from None

@@ -35,7 +35,7 @@ _EXAMPLE = 'StepProgram(step=..., workload={"model": "mlp-4x512", "global_batch"
 
 @dataclass(frozen=True)
 class StepContext:
-    """What FN is told: K, this process's place, torch's device, and whether there is a process group."""
+    """What FN receives: K, this process's place, torch's device, and whether there is a process group."""
 
     k: int
     rank: int

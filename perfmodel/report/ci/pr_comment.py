@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfmodel.report.ci.rows import Envelope, Row, headline, number, rows
+from perfmodel.report.ci.rows import Envelope, Row, causes, headline, number, rows
 
 MARKER = "<!-- perfmodel-check -->"
 _SIGNS = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
@@ -53,6 +53,7 @@ def render(envelope: Envelope) -> str:
     found = rows(envelope)
     open_rows = [row for row in found if row.verdict != "pass"]
     lines = [MARKER, f"**perfmodel**: {cell(headline(envelope))}"]
+    lines += [f"- {cell(line)}" for line in causes(envelope)]
     columns = ("job", "policy", "verdict", "predicted", "90 % band")
     if open_rows:
         lines += ["", *table(columns, [_line(row) for row in open_rows])]

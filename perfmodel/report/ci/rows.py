@@ -8,12 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.decide.gate.grammar import METRICS, SERVING
 from perfmodel.units import band_in_words, in_words
 
 Envelope = Mapping[str, Any]
 
 AT_K = " at K = "
+TOGETHER = "all changes together"
 RULES: dict[str, str] = {
+    **{
+        name: f"Of a service, the {METRICS[name].meaning.partition(';')[0]} keeps to its limit"
+        for name in sorted(SERVING)
+    },
     "knee": "The knee of the scaling curve keeps to its limit",
     "p_star": "The cheapest number of accelerators keeps to its limit",
     "fastest": "The fastest number of accelerators keeps to its limit",
@@ -91,7 +97,7 @@ def band(low: float | None, high: float | None, unit: str, value: float | None =
     >>> band(32.0, None, "K"), band(0.9, 1.1, "s", 1.0), band(64.0, 64.0, "K")
     ('32 or more', '0.9 s to 1.1 s', '')
     """
-    if unit == "K" and low is not None and high is None:
+    if low is not None and high is None:
         return f"{number(low, unit)} or more"
     if low is None or high is None or low == high:
         return ""
@@ -133,6 +139,48 @@ def _where(policy: Mapping[str, Any]) -> str:
     )
     known = policy["value"] is not None and policy.get("k") is not None
     return f"{AT_K}{policy['k']}" if chosen and known else ""
+
+
+MOST_CAUSES = 3  # that are told first
+
+
+def moved_by(envelope: Envelope, row: Row) -> list[Mapping[str, Any]]:
+    """The changed inputs that move what a policy is about, the one that moves it most first."""
+    subject = re.sub(r"\s+", "", row.expression)
+
+    def is_about(change: Mapping[str, Any]) -> bool:
+        metric = str(change["metric"])
+        name, _, at = metric.partition("(")
+        return (
+            change.get("job") == row.job
+            and name in subject
+            and (not at or at.rstrip(")").replace(" ", "") in subject)
+        )
+
+    def size(change: Mapping[str, Any]) -> float:
+        before, after = change["before"], change["after"]
+        return abs(math.log(after / before)) if before and after and before * after > 0 else math.inf
+
+    found = [one for one in envelope["result"]["changes"] if is_about(one) and one["cause"] != TOGETHER]
+    return sorted(found, key=size, reverse=True)
+
+
+def causes(envelope: Envelope) -> list[str]:
+    """What moved the policies that did not pass, and which layouts were switched, in words."""
+    told: list[str] = []
+    for row in rows(envelope):
+        if row.verdict == "pass":
+            continue
+        for change in moved_by(envelope, row)[:1]:
+            unit = change.get("unit", "1")
+            values = f"{number(change['before'], unit)} to {number(change['after'], unit)}"
+            told.append(f"{row.job}: {change['metric']} goes from {values} by {change['cause']}")
+    told = list(dict.fromkeys(told))[:MOST_CAUSES]
+    switched = envelope["result"].get("layouts") or ()
+    return told + [
+        f"{one['job']}: at K = {one['k']} the layout is {one['after']}, before {one['before']}"
+        for one in switched[:MOST_CAUSES]
+    ]
 
 
 def headline(envelope: Envelope) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from perfmodel.errors import Problem
-from perfmodel.report.ci.rows import RULES, Envelope, Row, rows
+from perfmodel.report.ci.rows import RULES, Envelope, Row, moved_by, rows
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def _location(file: str, line: int, column: int) -> list[dict[str, Any]]:
+def _location(file: str, line: int, column: int) -> list[dict[str, object]]:
     if not file:
         return []
     # An absolute path would tie the log to one machine's folders; a relative one is read from the repository root.
@@ -24,14 +24,23 @@ def _location(file: str, line: int, column: int) -> list[dict[str, Any]]:
     return [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
 
 
-def _result(row: Row) -> dict[str, Any]:
+def _result(row: Row, cause: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A policy that did not pass stands where the input was changed that moves it, and names the policy beside."""
+    policy = _location(row.file, row.line, row.column)
+    changed = (
+        _location(str(cause["file"]), int(cause.get("line") or 1), int(cause.get("column") or 1))
+        if cause and cause.get("file")
+        else []
+    )
+    text = row.sentence + (f"; cause: {cause['cause']}" if cause and row.verdict != "pass" else "")
     level = "error" if row.blocking else "warning"
     return {
         "ruleId": f"perfmodel/{row.rule}",
         "level": level if row.verdict != "pass" else "none",
         "kind": "fail" if row.verdict != "pass" else "pass",
-        "message": {"text": row.sentence},
-        "locations": _location(row.file, row.line, row.column),
+        "message": {"text": text},
+        "locations": changed if changed and row.verdict != "pass" else policy,
+        **({"relatedLocations": policy} if changed and row.verdict != "pass" and policy else {}),
         # Stable across runs and line moves: the service tracks a finding by it.
         "partialFingerprints": {"policy/v1": f"{row.job}: {row.expression}"},
     }
@@ -63,7 +72,11 @@ def render(envelope: Envelope) -> str:
         }
         for name in used
     ]
-    return _log(str(envelope["version"]), rules, [_result(row) for row in found])
+    return _log(
+        str(envelope["version"]),
+        rules,
+        [_result(row, next(iter(moved_by(envelope, row)), None)) for row in found],
+    )
 
 
 def render_problems(problems: Sequence[Problem], version: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Column, Envelope, Table, inputs_of, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, inputs_of, mappings, result_of
 
 _WEIGHT = {"impossible": 0, "suspicious": 1, "note": 2}
 
@@ -51,17 +50,37 @@ def tables(envelope: Envelope) -> list[Table]:
             Column("question", "", 1, "question"),
         ]
         found.append(Table("Not said", columns, _cells(light, columns), role="breakdown"))
-    return [*found, *_points(result), *common.assumptions(result), *common.limits(result)]
+    return [*found, *_versus(result), *_points(result), *common.assumptions(result), *common.limits(result)]
 
 
-def _cells(rows: list[dict[str, Any]], columns: list[Column]) -> list[list[str]]:
+def _cells(rows: list[dict[str, object]], columns: list[Column]) -> list[list[str]]:
     return [
         [str(row.get(column.key) if row.get(column.key) is not None else "") for column in columns]
         for row in rows
     ]
 
 
-def _points(result: Mapping[str, Any]) -> list[Table]:
+def _versus(result: Mapping[str, object]) -> list[Table]:
+    """The claimed ratio of two machines beside what their hardware and the model give."""
+    versus = result.get("versus")
+    if not isinstance(versus, Mapping):
+        return []
+    rows: list[list[Cell]] = [["claimed", versus.get("claimed"), None, None]]
+    rows += [["predicted", versus.get("predicted"), versus.get("low"), versus.get("high")]]
+    rows += [[str(name), value, None, None] for name, value in (versus.get("hardware") or {}).items()]
+    columns = [Column("of", "", 0), Column("ratio", "x", 0), Column("low", "x", 0), Column("high", "x", 0)]
+    note = (
+        f"{versus.get('k')} accelerators of the claim's machine over {versus.get('other_k')} of the other. "
+        + (
+            "low and high: 95 % band"
+            if versus.get("predicted")
+            else "Not predicted: no layout that was tried fits both."
+        )
+    )
+    return [Table("Two machines", columns, rows, note=note, role="curve")]
+
+
+def _points(result: Mapping[str, object]) -> list[Table]:
     """What was claimed beside what is expected, K by K."""
     ladder = mappings(result.get("ladder"))
     expected = {str(row.get("k")): row.get("efficiency") for row in ladder}
@@ -83,7 +102,12 @@ def _points(result: Mapping[str, Any]) -> list[Table]:
         Column("expected E", "", 0, "expected_efficiency"),
     ]
     cells = [[row.get(column.key) for column in columns] for row in rows]
-    return [Table("Claimed and expected", columns, cells, note="low and high: 90 % band", role="curve")]
+    note = "low and high: 90 % band"
+    if all(row.get("predicted_s") is None for row in rows):
+        note = "No step time is claimed or expected: neither times nor a batch are stated; expected E is of the ladder."
+    elif any(row.get("predicted_s") is None for row in rows):
+        note += "; - where no batch is stated, or no layout that was tried fits"
+    return [Table("Claimed and expected", columns, cells, note=note, role="curve")]
 
 
 def figures(envelope: Envelope) -> list[str]:
@@ -102,7 +126,7 @@ def notes(envelope: Envelope) -> list[str]:
     )
 
 
-def findings(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def findings(result: Mapping[str, object]) -> list[dict[str, object]]:
     """Findings with the gravest first; the audit's order within a severity."""
     rows = mappings(result.get("findings"))
     return sorted(rows, key=lambda row: _WEIGHT.get(str(row.get("severity")), 3))

@@ -75,7 +75,7 @@ def notes(envelope: Envelope) -> list[str]:
     return common.notes_of(result_of(envelope))
 
 
-def coefficients(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def coefficients(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """Coefficients as rows, given as a list or as a mapping by name."""
     found = result.get("coefficients")
     if isinstance(found, Mapping):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.report.model import Column, Envelope, Table, result_of
+from perfmodel.report.model import Column, Envelope, Table, mappings, result_of
 
 _TITLES: dict[str, tuple[str, str, int]] = {
     # key: title, quantity, priority
@@ -89,8 +90,8 @@ def tables(envelope: Envelope) -> list[Table]:
     return found
 
 
-def _listing(result: dict[str, Any]) -> Table:
-    entries = result["entries"]
+def _listing(result: Mapping[str, object]) -> Table:
+    entries = mappings(result.get("entries"))
     keys = list(entries[0]) if entries else []
     columns = []
     for key in keys:
@@ -101,7 +102,7 @@ def _listing(result: dict[str, Any]) -> Table:
     return Table("", columns, rows, note, "decision")
 
 
-def _cell(key: str, value: Any) -> Any:
+def _cell(key: str, value: object) -> Any:
     return ("stale" if value else "") if key == "stale" else value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.ci.rows import AT_K, headline, number, rows
 from perfmodel.report.kinds import common
@@ -70,7 +69,7 @@ def _reasons(envelope: Envelope) -> list[Table]:
     return [Table("Why", columns, told, role="breakdown")] if told else []
 
 
-def _changes(result: Mapping[str, Any]) -> list[Table]:
+def _changes(result: Mapping[str, object]) -> list[Table]:
     told = mappings(result.get("changes"))
     if not told:
         return []

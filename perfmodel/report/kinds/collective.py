@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -12,6 +11,7 @@ from perfmodel.report.model import (
     Envelope,
     Series,
     Table,
+    as_cell,
     inputs_of,
     mapping,
     mappings,

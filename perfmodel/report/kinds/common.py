@@ -13,7 +13,9 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    amount,
     inputs_of,
+    listed,
     mappings,
     result_of,
 )
@@ -27,7 +29,7 @@ KNEE_RULES = {
 }
 
 
-def name_of(value: Any) -> str:
+def name_of(value: object) -> str:
     """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""
     if isinstance(value, Mapping):
         for key in ("name", "title", "file", "path", "vendor"):
@@ -49,7 +51,7 @@ def subject(envelope: Envelope) -> str:
     return text or name_of(job) or name_of(inputs)
 
 
-def setting(envelope: Envelope, key: str) -> Any:
+def setting(envelope: Envelope, key: str) -> object:
     """A setting from the result, the inputs or the job, whichever has it."""
     inputs = inputs_of(envelope)
     job = inputs.get("job")
@@ -70,7 +72,7 @@ def sample_of(envelope: Envelope) -> str:
     return "sample"
 
 
-def array(result: Mapping[str, Any], key: str, length: int) -> list[Any]:
+def array(result: Mapping[str, object], key: str, length: int) -> list[Any]:
     """An aligned array, filled with None where the result has none."""
     value = result.get(key)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -83,7 +85,7 @@ def weak_chart(
     k: Sequence[float],
     alt: str,
     marks: Sequence[Mark] = (),
-    floor: Any = None,
+    floor: float | None = None,
     ratio: str = "T(K0) / T(K)",
 ) -> Chart:
     """Weak scaling as it is drawn everywhere: curves of T(K0)/T(K) against a flat one."""
@@ -91,20 +93,20 @@ def weak_chart(
     return Chart(WEAK_SCALING, "K", ratio, [*curves, flat], alt=alt, marks=marks, floor=floor)
 
 
-def at(result: Mapping[str, Any], key: str, k: Any) -> Any:
+def at(result: Mapping[str, object], key: str, k: object) -> Any:
     """The entry of an array that belongs to one K."""
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     if k not in ks:
         return None
     return array(result, key, len(ks))[ks.index(k)]
 
 
-def layout_text(layout: Any) -> str:
+def layout_text(layout: object) -> str:
     """A layout in a few characters; what an older file holds in its place as it stands."""
     return layout_words(layout) if isinstance(layout, Mapping) else str(layout or "")
 
 
-def assumptions(result: Mapping[str, Any]) -> list[Table]:
+def assumptions(result: Mapping[str, object]) -> list[Table]:
     """What the result rests on: value, confidence, source and date of each input."""
     rests = result.get("rests_on")
     if not isinstance(rests, Mapping) or not rests:
@@ -139,14 +141,14 @@ def assumptions(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Assumptions and what they rest on", columns, rows, role="assumptions")]
 
 
-def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
+def sensitivity(result: Mapping[str, object], at_k: object = None) -> list[Table]:
     """How the step time, at one K of a curve, answers to each input, largest first."""
     rows = mappings(result.get("sensitivity"))
     if not rows:
         return []
 
-    def size(row: Mapping[str, Any]) -> float:
-        return max((abs(float(row[key])) for key in ("low", "high") if row.get(key) is not None), default=0.0)
+    def size(row: Mapping[str, object]) -> float:
+        return max((abs(amount(row, key) or 0.0) for key in ("low", "high")), default=0.0)
 
     rows.sort(key=size, reverse=True)
     columns = [
@@ -165,7 +167,7 @@ def sensitivity(result: Mapping[str, Any], at_k: Any = None) -> list[Table]:
     return [Table("Sensitivity", columns, cells, note=note, role="sensitivity")]
 
 
-def ladder(result: Mapping[str, Any]) -> list[Table]:
+def ladder(result: Mapping[str, object]) -> list[Table]:
     """What each step to the next K brings and costs for the same work; none without a price."""
     steps = [s for s in mappings(result.get("marginal")) if s.get("cost_usd") is not None]
     if not steps:
@@ -181,7 +183,7 @@ def ladder(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Marginal ladder", columns, rows, role="breakdown")]
 
 
-def limits(result: Mapping[str, Any]) -> list[Table]:
+def limits(result: Mapping[str, object]) -> list[Table]:
     """What is not modelled, and which way leaving it out biases the answer."""
     rows = mappings(result.get("not_modelled"))
     if not rows:
@@ -197,7 +199,7 @@ def limits(result: Mapping[str, Any]) -> list[Table]:
     ]
 
 
-def largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[float | None]]:
+def largest(parts: Mapping[str, object], n: int, most: int = 7) -> dict[str, list[float | None]]:
     """The parts that matter at some K, in their order; what is beyond `most` becomes `other`.
 
     >>> largest({"a": [8, 8], "b": [1, 0], "c": [0, 1], "d": [0, 0]}, 2, most=1)
@@ -218,17 +220,17 @@ def largest(parts: Mapping[str, Any], n: int, most: int = 7) -> dict[str, list[f
     return shown | {"other": [sum(values[i] or 0.0 for values in rest) for i in range(n)]}
 
 
-def boundaries(result: Mapping[str, Any]) -> list[Mark]:
+def boundaries(result: Mapping[str, object]) -> list[Mark]:
     """Where a node, a leaf or a rack is full."""
     marks = []
-    for item in result.get("boundaries") or ():
+    for item in listed(result.get("boundaries")):
         if isinstance(item, Mapping) and isinstance(item.get("k"), (int, float)):
             label = str(item.get("name") or item.get("label") or "boundary")
             marks.append(Mark(label, float(item["k"]), style="boundary"))
     return marks
 
 
-def notes_of(result: Mapping[str, Any]) -> list[str]:
+def notes_of(result: Mapping[str, object]) -> list[str]:
     """The result's own notes and warnings."""
     found = []
     for key in ("notes", "warnings"):

@@ -7,7 +7,6 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -15,7 +14,9 @@ from perfmodel.report.model import (
     Envelope,
     Series,
     Table,
+    as_cell,
     inputs_of,
+    listed,
     mapping,
     mappings,
     result_of,
@@ -84,7 +85,7 @@ _CAUSES = (
 )
 
 
-def _causes(result: Mapping[str, Any]) -> list[Table]:
+def _causes(result: Mapping[str, object]) -> list[Table]:
     rows = mappings(result.get("changes"))
     changes = [{key: _noise_is_none(value) for key, value in row.items()} for row in rows]
     changes = [row for row in changes if {row.get("effect"), row.get("cost_effect")} - {None} != {0.0}]
@@ -102,11 +103,11 @@ def _causes(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
 
 
-def _noise_is_none(value: Any) -> Any:
+def _noise_is_none(value: object) -> Any:
     return 0.0 if isinstance(value, float) and abs(value) < NOISE else value
 
 
-def _equal_speed(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
+def _equal_speed(result: Mapping[str, object], first: str, second: str) -> list[Table]:
     rows = mappings(result.get("equal_speed"))
     if not rows:
         return []
@@ -167,7 +168,7 @@ def names(envelope: Envelope) -> tuple[str, str]:
     return common.name_of(inputs.get("a")) or "A", common.name_of(inputs.get("b")) or "B"
 
 
-def sides(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def sides(result: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The two predictions' results."""
     found = []
     for key in ("a", "b"):
@@ -177,19 +178,19 @@ def sides(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return found[0], found[1]
 
 
-def per_sample(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def per_sample(result: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Times and costs of one sample of the two sides, with the K they belong to: batches may differ, samples do not."""
     found = mapping(result.get("per_sample"))
     k = result.get("k") or ()
     return {**mapping(found.get("a")), "k": k}, {**mapping(found.get("b")), "k": k}
 
 
-def _of_million(side: Mapping[str, Any], k: Any, key: str = "cost_usd") -> float | None:
+def _of_million(side: Mapping[str, object], k: object, key: str = "cost_usd") -> float | None:
     value = common.at(side, key, k)
     return None if value is None else value * 1e6
 
 
-def _decision(result: Mapping[str, Any], first: str, second: str) -> list[Table]:
+def _decision(result: Mapping[str, object], first: str, second: str) -> list[Table]:
     a, b = sides(result)
     rows: list[list[Cell]] = []
     if a.get("knee") or b.get("knee"):
@@ -218,10 +219,10 @@ def _shown(value: float | None, unit: str) -> str | None:
     return None if value is None else text.quantity(value, unit)
 
 
-def _curves(result: Mapping[str, Any], first: str, second: str) -> Table:
+def _curves(result: Mapping[str, object], first: str, second: str) -> Table:
     a, b = per_sample(result)
     rows: list[list[Cell]] = []
-    for k in result.get("k") or ():
+    for k in listed(result.get("k")):
         ratio = common.at(result, "time_ratio", k)
         times = [common.at(side, "time_s", k) for side in (a, b)]
         costs = [_of_million(side, k) for side in (a, b)]

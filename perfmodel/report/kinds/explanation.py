@@ -8,9 +8,9 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
+FIRST_SCREEN = (60, ("Terms", "Collectives", "Memory of a device", "What the arithmetic is made of"))
 MATTERS = 0.004  # slope from which an input is shown on a terminal
 SHOWS = 1e-6  # share of the step from which a term is
 
@@ -62,18 +62,18 @@ def notes(envelope: Envelope) -> list[str]:
     return [*found, *(f"Default: {item}." for item in defaults)]
 
 
-def terms(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def terms(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The terms, largest first."""
     rows = mappings(result.get("terms"))
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
 
 
-def _shows(row: Mapping[str, Any]) -> bool:
+def _shows(row: Mapping[str, object]) -> bool:
     share = row.get("share")
     return row.get("time_s") != 0 and not (isinstance(share, (int, float)) and share < SHOWS)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return str(value).replace("_", " ")
 
 
@@ -115,13 +115,13 @@ def _terms(envelope: Envelope) -> list[Table]:
     ]
 
 
-def _slopes(value: Any) -> Cell:
+def _slopes(value: object) -> Cell:
     if not isinstance(value, Mapping):
         return as_cell(value)
     return ", ".join(f"{_plain(name)} {float(slope):+.2f}" for name, slope in value.items()) or None
 
 
-def _phases(result: Mapping[str, Any]) -> list[Table]:
+def _phases(result: Mapping[str, object]) -> list[Table]:
     rows = mappings(result.get("phases"))
     columns = [Column("phase", "", 0), Column("time", "s", 0, "time_s"), Column("share", "%", 0, "share")]
     cells: list[list[Cell]] = [[str(row.get("name")), row.get("time_s"), row.get("share")] for row in rows]
@@ -133,7 +133,7 @@ def _phases(result: Mapping[str, Any]) -> list[Table]:
     )
 
 
-def _collectives(result: Mapping[str, Any]) -> list[Table]:
+def _collectives(result: Mapping[str, object]) -> list[Table]:
     rows = mappings(result.get("collectives"))
     if not rows:
         return []
@@ -188,12 +188,15 @@ def _calls(rows: list[dict[str, Any]]) -> list[Table]:
     return [Table("One call of each", columns, cells, note=note, role="breakdown")]
 
 
-def _memory(result: Mapping[str, Any]) -> list[Table]:
+def _memory(result: Mapping[str, object]) -> list[Table]:
     parts = result.get("memory_parts_bytes")
     if not isinstance(parts, Mapping) or not parts:
         return []
     rows: list[list[Cell]] = [[_plain(name), as_cell(value)] for name, value in parts.items() if value]
-    rows += [["sum", result.get("memory_bytes")], ["device", result.get("memory_limit_bytes")]]
+    rows += [
+        ["sum", as_cell(result.get("memory_bytes"))],
+        ["device", as_cell(result.get("memory_limit_bytes"))],
+    ]
     return [
         Table("Memory of a device", (Column("part", "", 0), Column("bytes", "B", 0)), rows, role="breakdown")
     ]

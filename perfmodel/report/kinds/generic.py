@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from perfmodel.report.model import Cell, Column, Envelope, Table, kind_of, result_of
+from perfmodel.report.model import Column, Envelope, Table, as_cell, kind_of, result_of
 
 _SUFFIXES = (
     ("_usd_per_h", "USD/h"),
@@ -46,7 +45,7 @@ def tables(envelope: Envelope) -> list[Table]:
         found.append(
             Table("Values", ("name", "value"), [(n, as_cell(v)) for n, v in single], role="decision")
         )
-    arrays: dict[int, list[tuple[str, list[Any]]]] = {}
+    arrays: dict[int, list[tuple[str, list[object]]]] = {}
     for name, value in flatten(result):
         if not isinstance(value, list) or not value:
             continue
@@ -72,7 +71,7 @@ def notes(envelope: Envelope) -> list[str]:
     return [str(item) for key in ("notes", "warnings") for item in result.get(key) or ()]
 
 
-def records(name: str, rows: Sequence[Mapping[str, Any]], role: str = "curve") -> Table:
+def records(name: str, rows: Sequence[Mapping[str, object]], role: str = "curve") -> Table:
     """A list of mappings as a table, a column for each key in order of first appearance."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     return Table(
@@ -83,13 +82,13 @@ def records(name: str, rows: Sequence[Mapping[str, Any]], role: str = "curve") -
     )
 
 
-def flatten(mapping: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten(mapping: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
     """Nested mappings as dotted names.
 
     >>> flatten({"a": {"b": 1}, "c": [2]})
     [('a.b', 1), ('c', [2])]
     """
-    pairs: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, object]] = []
     for key, value in mapping.items():
         if isinstance(value, Mapping):
             pairs.extend(flatten(value, f"{prefix}{key}."))
@@ -108,14 +107,3 @@ def column_for(name: str, priority: int = 1) -> Column:
         if name.endswith(suffix):
             return Column(name[: -len(suffix)].replace("_", " "), unit, priority, name)
     return Column(name.replace("_", " "), "", priority, name)
-
-
-def as_cell(value: Any) -> Cell:
-    """What a table can hold: nested things become short text."""
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={as_cell(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(as_cell(item)) for item in value)
-    return str(value)

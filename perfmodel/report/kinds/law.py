@@ -15,6 +15,8 @@ from perfmodel.report.model import (
     Series,
     Table,
     inputs_of,
+    listed,
+    mapping,
     mappings,
     result_of,
 )
@@ -55,7 +57,7 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """The curves, one row for each parameter and K; ceilings; the inverse."""
     result = result_of(envelope)
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     named = [
         Column("T", "", 0, "time"), Column("T on one worker", "", 0, "time_on_one"), Column("S", "", 0, "speedup"),
         Column("E", "", 0, "efficiency"), Column("of the ceiling [%]", "", 1, "percent_of_ceiling"),
@@ -83,7 +85,7 @@ def tables(envelope: Envelope) -> list[Table]:
     return [_ceilings(result), Table("Curves", columns, rows, note=note, role="curve"), *_keeps(result, ks)]
 
 
-def _ceilings(result: Mapping[str, Any]) -> Table:
+def _ceilings(result: Mapping[str, object]) -> Table:
     level = result.get("efficiency_level")
     rows: list[list[Cell]] = [
         [label(c), c.get("ceiling"), c.get("k_peak"), _whole(c.get("smallest_k_below"))]
@@ -96,8 +98,8 @@ def _ceilings(result: Mapping[str, Any]) -> Table:
     return Table("Ceilings", columns, rows, note="- stands for none at any K.", role="decision")
 
 
-def _keeps(result: Mapping[str, Any], ks: list[Any]) -> list[Table]:
-    keeps = result.get("keeps") or {}
+def _keeps(result: Mapping[str, object], ks: list[Any]) -> list[Table]:
+    keeps = mapping(result.get("keeps"))
     bounds = common.array(keeps, "serial_fraction", len(ks))
     if not ks:
         return []
@@ -145,24 +147,24 @@ def charts(envelope: Envelope) -> list[Chart]:
     return [Chart("Speedup", "K", "speedup", series, alt=alt, y_log=True, y_quantity="x")]
 
 
-def label(curve: Mapping[str, Any]) -> str:
+def label(curve: Mapping[str, object]) -> str:
     """The parameters of a curve."""
     if curve.get("kappa") is not None:
         return f"sigma = {curve.get('serial_fraction'):g}, kappa = {curve['kappa']:g}"
     return f"s = {curve.get('serial_fraction'):g}"
 
 
-def _plain(value: Any) -> str | None:
+def _plain(value: object) -> str | None:
     return None if value is None else f"{value:g}"
 
 
-def _percent(value: Any) -> str | None:
+def _percent(value: object) -> str | None:
     if text.stated_digits() is not None:
         return _four(value)
     return f"{value:.1f}" if isinstance(value, (int, float)) else None
 
 
-def _four(value: Any) -> str | None:
+def _four(value: object) -> str | None:
     """Four decimals, or four digits of what they would not show; as many significant digits as somebody asked for."""
     if not isinstance(value, (int, float)):
         return None
@@ -171,10 +173,10 @@ def _four(value: Any) -> str | None:
     return f"{value:.4g}" if 0.0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
 
 
-def curves(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def curves(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The curves of a law, one for each set of parameters."""
     return mappings(result.get("curves"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -14,6 +14,8 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    as_cell,
+    listed,
     mapping,
     mappings,
     result_of,
@@ -39,8 +41,8 @@ def tables(envelope: Envelope) -> list[Table]:
     return [_curve(result), *_objectives(result), _knees(result)]
 
 
-def _curve(result: dict[str, Any]) -> Table:
-    loads = list(result.get("load") or ())
+def _curve(result: Mapping[str, object]) -> Table:
+    loads = listed(result.get("load"))
     columns = [Column(_LOADS.get(str(result.get("load_kind")), "load"), "", 0, "load")]
     values: list[list[Any]] = [loads]
 
@@ -69,7 +71,7 @@ def _curve(result: dict[str, Any]) -> Table:
     return Table("Measured loads", columns, rows, role="curve", marked=marked)
 
 
-def _objectives(result: dict[str, Any]) -> list[Table]:
+def _objectives(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [
             str(item.get("objective")),
@@ -83,7 +85,7 @@ def _objectives(result: dict[str, Any]) -> list[Table]:
     return [Table("Objectives", columns, rows, role="decision")] if rows else []
 
 
-def _knees(result: dict[str, Any]) -> Table:
+def _knees(result: dict[str, object]) -> Table:
     rows: list[list[Cell]] = [
         [rule, as_cell(mapping(knee).get("load")), str(mapping(knee).get("cause") or "")]
         for rule, knee in mapping(result.get("knee")).items()

@@ -12,14 +12,29 @@ from perfmodel.report.model import (
     Chart,
     Column,
     Envelope,
+    Role,
     Series,
     Table,
+    amount,
+    as_cell,
     inputs_of,
+    mapping,
     mappings,
     result_of,
 )
 
 TOP = 10
+FIRST_SCREEN = (
+    40,
+    (
+        "What if",
+        "Jobs",
+        "Nearest feasible answer",
+        "Best of each cluster",
+        "Candidates",
+        "Ways to pay, on the answer's cluster",
+    ),
+)
 
 
 def title(envelope: Envelope) -> str:
@@ -40,7 +55,7 @@ def subject(envelope: Envelope) -> str:
 
 
 def answer(envelope: Envelope) -> str:
-    """The chosen candidate in one sentence, and whether the second can be told apart from it."""
+    """The chosen candidate in one sentence, and whether the second differs from it by more than their bands."""
     result = result_of(envelope)
     if isinstance(result.get("answer"), str):
         return str(result["answer"])
@@ -139,7 +154,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     return [*_sweep_chart(result), *_front_chart(envelope)]
 
 
-def _sweep_chart(result: Mapping[str, Any]) -> list[Chart]:
+def _sweep_chart(result: Mapping[str, object]) -> list[Chart]:
     sweep = result.get("sweep")
     if not isinstance(sweep, Mapping):
         return []
@@ -169,20 +184,20 @@ def _front_chart(envelope: Envelope) -> list[Chart]:
     return [Chart("Cost against time", f"run time [{unit}]", "cost", series, alt=alt, y_quantity="USD")]
 
 
-def _run(row: Mapping[str, Any]) -> float:
+def _run(row: Mapping[str, object]) -> float:
     """Seconds of the whole run, or of a step where no run is given."""
-    return float(row.get("wall_s") or row.get("time_s") or 0.0)
+    return amount(row, "wall_s") or amount(row, "time_s") or 0.0
 
 
-def candidates(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def candidates(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The ranked candidates, best first."""
     return mappings(result.get("candidates"))
 
 
 def _ranking(
     heading: str,
-    rows: Sequence[Mapping[str, Any]],
-    role: Any,
+    rows: Sequence[Mapping[str, object]],
+    role: Role,
     note: str,
     marked: tuple[int, ...] = (),
     first: tuple[str, str] = ("#", "rank"),
@@ -225,9 +240,9 @@ def _ranking(
     cells: list[list[Cell]] = []
     for i, row in enumerate(rows):
         values: list[Cell] = [
-            common.layout_text(row.get("layout")) or row.get("reason")
+            common.layout_text(row.get("layout")) or as_cell(row.get("reason"))
             if column.key == "layout"
-            else row.get(column.key)
+            else as_cell(row.get(column.key))
             for column in columns
         ]
         values[0] = values[0] if values[0] is not None else i + 1
@@ -243,7 +258,7 @@ def _ranking(
     )
 
 
-def _from(result: Mapping[str, Any]) -> str:
+def _from(result: Mapping[str, object]) -> str:
     """Where efficiency counts from."""
     bases = mappings(result.get("baselines"))
     if len(bases) > 1:
@@ -255,18 +270,18 @@ def _from(result: Mapping[str, Any]) -> str:
 
 
 def _limits_aside(envelope: Envelope) -> str:
-    """Said of tables that hold what a limit of the request keeps out of the answer."""
+    """A note on tables that hold what a limit of the request keeps out of the answer."""
     limits = (("deadline_s", "deadline"), ("budget_usd", "budget"), ("min_efficiency", "efficiency"))
     given = [word for key, word in limits if inputs_of(envelope).get(key) is not None]
     return f"Limits aside: some may miss the {' or the '.join(given)}." if given else ""
 
 
-def _front(rows: Sequence[Mapping[str, Any]], note: str) -> Table:
+def _front(rows: Sequence[Mapping[str, object]], note: str) -> Table:
     """The front with bars: the longer, the slower or the dearer."""
     table = _ranking("Pareto front: no layout is both faster and cheaper", rows, "curve", "")
     slow = max(map(_run, rows), default=0.0) or 1.0
-    dear = max((row.get("cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
-    bars = [(_bar(_run(row) / slow), _bar((row.get("cost_usd") or 0.0) / dear)) for row in rows]
+    dear = max((amount(row, "cost_usd") or 0.0 for row in rows), default=0.0) or 1.0
+    bars = [(_bar(_run(row) / slow), _bar((amount(row, "cost_usd") or 0.0) / dear)) for row in rows]
     columns = [*table.heads, Column("time", "", 4, "time_bar"), Column("cost", "", 4, "cost_bar")]
     cells = [[*row, *bar] for row, bar in zip(table.rows, bars, strict=True)]
     return Table(table.title, columns, cells, note=note, role="curve")
@@ -276,7 +291,7 @@ def _bar(share: float) -> str:
     return "#" * max(1, round(10 * share))
 
 
-def _goals(result: Mapping[str, Any]) -> list[Table]:
+def _goals(result: Mapping[str, object]) -> list[Table]:
     rows = mappings(result.get("recommendations"))
     if not rows:
         return []
@@ -285,7 +300,7 @@ def _goals(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Goals", columns, cells, role="decision")]
 
 
-def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
+def _regimes(result: Mapping[str, object], note: str) -> list[Table]:
     """Each way to pay: p*, the fastest K and the exchange rate between them."""
     rows = mappings(result.get("regimes"))
     if not rows:
@@ -321,7 +336,7 @@ def _regimes(result: Mapping[str, Any], note: str) -> list[Table]:
     return [Table("Ways to pay, on the answer's cluster", columns, cells, note=note, role="curve")]
 
 
-def _goodput(result: Mapping[str, Any]) -> list[Table]:
+def _goodput(result: Mapping[str, object]) -> list[Table]:
     """The whole run under failures and preemptions, at each K of the answer's cluster."""
     table = result.get("goodput")
     if not isinstance(table, Mapping):
@@ -343,7 +358,7 @@ def _goodput(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Whole run, interruptions included", columns, cells, note=note, role="curve")]
 
 
-def _sweep(result: Mapping[str, Any]) -> list[Table]:
+def _sweep(result: Mapping[str, object]) -> list[Table]:
     sweep = result.get("sweep")
     if not isinstance(sweep, Mapping):
         return []
@@ -363,19 +378,19 @@ def _sweep(result: Mapping[str, Any]) -> list[Table]:
     return [Table("What if", columns, cells, note=note, role="decision")]
 
 
-def _fleet_note(result: Mapping[str, Any]) -> str:
-    fleet = result.get("fleet") or {}
+def _fleet_note(result: Mapping[str, object]) -> str:
+    fleet = mapping(result.get("fleet"))
     done, cost = text.quantity(fleet.get("makespan_s"), "s"), text.quantity(fleet.get("cost_usd"), "USD")
     return f"{fleet.get('used')} of {fleet.get('accelerators')} accelerators; all done in {done} for {cost}."
 
 
-def _refused(result: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _refused(result: Mapping[str, object]) -> list[tuple[str, int]]:
     refused = result.get("refused")
     pairs = [(str(k), int(v)) for k, v in refused.items() if v] if isinstance(refused, Mapping) else []
     return sorted(pairs, key=lambda pair: -pair[1])
 
 
-def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def _overlap(a: Mapping[str, object], b: Mapping[str, Any]) -> bool:
     if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "time_s")):
         return False
     return bool(a["time_s_low"] <= b["time_s_high"] and b["time_s_low"] <= a["time_s_high"])

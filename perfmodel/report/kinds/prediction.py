@@ -13,14 +13,19 @@ from perfmodel.report.model import (
     Column,
     Envelope,
     Mark,
+    Role,
     Series,
     Table,
+    amount,
+    as_cell,
     inputs_of,
+    listed,
     mapping,
     mappings,
     result_of,
 )
 
+FIRST_SCREEN = (45, ("Curve",))
 LEAST_PART = 1e-6  # of the largest: a smaller one has no column
 HELPS = 0.01  # of the step: a remedy that saves less is none
 FEWER_LAYOUTS = "Layouts: the fastest of the usual ones; `perfmodel plan` searches more."
@@ -124,16 +129,16 @@ def notes(envelope: Envelope) -> list[str]:
     return found
 
 
-def _timed(result: Mapping[str, Any]) -> list[Any]:
+def _timed(result: Mapping[str, object]) -> list[Any]:
     """The K that have a time."""
-    pairs = zip(result.get("k") or (), result.get("time_s") or (), strict=True)  # or it was edited
+    pairs = zip(listed(result.get("k")), listed(result.get("time_s")), strict=True)  # or it was edited
     return [k for k, time in pairs if time is not None]
 
 
-def _remedy(knee: Mapping[str, Any]) -> str:
+def _remedy(knee: Mapping[str, object]) -> str:
     """What the remedy for the cause would bring, or that it brings nothing."""
-    after, saves = knee.get("k_after_remedy"), knee.get("remedy_saves")
-    if saves is not None and saves < HELPS and (after is None or after <= knee["k"]):
+    after, saves, k = (amount(knee, key) for key in ("k_after_remedy", "remedy_saves", "k"))
+    if saves is not None and saves < HELPS and (after is None or k is None or after <= k):
         least = text.quantity(HELPS, "%")
         return (
             f"No remedy is known: {knee['remedy']} would save less than {least} of the step beyond the knee."
@@ -142,9 +147,9 @@ def _remedy(knee: Mapping[str, Any]) -> str:
         [] if saves is None else [f"beyond the knee it would save {text.quantity(saves, '%')} of the step"]
     )
     if after is not None:
-        moved = "would stay" if after == knee["k"] else "would then be"
+        moved = "would stay" if after == k else "would then be"
         brings.append(f"the knee {moved} at K = {after}")
-    return f"Remedy: {'; '.join([knee['remedy'], *brings])}."
+    return f"Remedy: {'; '.join([str(knee['remedy']), *brings])}."
 
 
 def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
@@ -224,19 +229,19 @@ def charts(envelope: Envelope) -> list[Chart]:
     return found
 
 
-def knees(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def knees(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """The knees by rule."""
     return {str(rule): mapping(item) for rule, item in mapping(result.get("knee")).items()}
 
 
-def _decision(result: Mapping[str, Any]) -> list[Table]:
+def _decision(result: Mapping[str, object]) -> list[Table]:
     rows: list[tuple[Cell, ...]] = []
 
-    def add(label: str, k: Any, why: str) -> None:
+    def add(label: str, k: object, why: str) -> None:
         rows.append(
             (
                 label,
-                k,
+                as_cell(k),
                 common.at(result, "time_s", k),
                 common.at(result, "speedup", k),
                 common.at(result, "efficiency", k),
@@ -291,7 +296,7 @@ def _curve(envelope: Envelope) -> Table:
     is_auto = inputs_of(envelope).get("layout") == "auto"
     run = mapping(result.get("run"))
     sample = common.sample_of(envelope)
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     n = len(ks)
     # Of a run whose length is known the run has the band that is shown first, else the step.
     step_band = 6 if run else 3
@@ -311,6 +316,8 @@ def _curve(envelope: Envelope) -> Table:
         ("run.deadline_probability", Column("in time", "%", 2, "deadline_probability")),
         ("run.budget_probability", Column("in budget", "%", 2, "budget_probability")),
         ("memory_bytes", Column("memory", "B", 5, "memory_bytes")),
+        ("memory_bytes_low", Column("memory low", "B", 8, "memory_bytes_low", "memory_bytes")),
+        ("memory_bytes_high", Column("memory high", "B", 8, "memory_bytes_high", "memory_bytes")),
         ("tokens_per_s_per_accelerator", Column("tokens/s each", "", 6, "tokens_per_s_per_accelerator")),
         (
             "samples_per_s_per_accelerator",
@@ -368,18 +375,18 @@ def _curve(envelope: Envelope) -> Table:
     return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
 
 
-def _parts(result: Mapping[str, Any]) -> list[Table]:
+def _parts(result: Mapping[str, object]) -> list[Table]:
     return _by_k(result, "parts_s", "Step time by part", "The parts add up to the step time.", "breakdown")
 
 
-def _ledger(result: Mapping[str, Any]) -> list[Table]:
+def _ledger(result: Mapping[str, object]) -> list[Table]:
     note = "Accelerator-seconds a step that each part costs beyond the baseline; they add up to the loss."
     return _by_k(result, "ledger_accelerator_s", "Lost accelerator time", note, "detail")
 
 
-def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: Any) -> list[Table]:
+def _by_k(result: Mapping[str, object], key: str, heading: str, note: str, role: Role) -> list[Table]:
     parts = mapping(result.get(key))
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
 
     def weight(name: str) -> float:
         return max((abs(float(v)) for v in common.array(parts, name, len(ks)) if v is not None), default=0.0)
@@ -396,14 +403,14 @@ def _by_k(result: Mapping[str, Any], key: str, heading: str, note: str, role: An
     return [Table(heading, columns, rows, note=note, role=role)]
 
 
-def _largest_timed(result: Mapping[str, Any]) -> Any:
+def _largest_timed(result: Mapping[str, object]) -> Any:
     """The K at which the sensitivities are taken: the largest that can run."""
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     times = common.array(result, "time_s", len(ks))
     return max((k for k, time_s in zip(ks, times, strict=True) if time_s is not None), default=None)
 
 
-def _marks(result: Mapping[str, Any]) -> list[Mark]:
+def _marks(result: Mapping[str, object]) -> list[Mark]:
     marks = []
     knee = knees(result).get("threshold") or {}
     if knee.get("k") is not None:
@@ -415,7 +422,7 @@ def _marks(result: Mapping[str, Any]) -> list[Mark]:
     return marks
 
 
-def _measured(result: Mapping[str, Any]) -> Series | None:
+def _measured(result: Mapping[str, object]) -> Series | None:
     points = [p for p in mappings(result.get("measured")) if p.get("time_s")]
     base = result.get("baseline_k") or 1
     start = common.at(result, "time_s", base)
@@ -427,7 +434,7 @@ def _measured(result: Mapping[str, Any]) -> Series | None:
     return Series("measured", k, y, style="dots")
 
 
-def _speedup_band(result: Mapping[str, Any], n: int) -> tuple[list[Any], list[Any]]:
+def _speedup_band(result: Mapping[str, object], n: int) -> tuple[list[Any], list[Any]]:
     """The band of S: the one given, else the time band carried over at the speedup drawn."""
     if result.get("speedup_low") and result.get("speedup_high"):
         return common.array(result, "speedup_low", n), common.array(result, "speedup_high", n)
@@ -440,32 +447,32 @@ def _speedup_band(result: Mapping[str, Any], n: int) -> tuple[list[Any], list[An
     return turn("time_s_high"), turn("time_s_low")
 
 
-def _threshold(result: Mapping[str, Any]) -> float:
+def _threshold(result: Mapping[str, object]) -> float:
     knee = knees(result).get("threshold") or {}
     value = knee.get("value", knee.get("threshold", 0.7))
     return float(value) if isinstance(value, (int, float)) else 0.7
 
 
-def _span(knee: Mapping[str, Any], before: str = "") -> str:
+def _span(knee: Mapping[str, object], before: str = "") -> str:
     low, high = knee.get("k_low"), knee.get("k_high")
     if low is None or high is None or low == high:
         return ""
     return f"{before}{low}-{high}; " if before else f" (band {low}-{high})"
 
 
-def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+def _ends(result: Mapping[str, object], p_star: Mapping[str, object], fastest: Mapping[str, Any]) -> str:
     of = " a step" if result.get("cost_basis") == "one step" else ""
     cost = _cost(p_star, of) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
     if len(_timed(result)) == 1:
         ends = (common.at(result, f"time_s_{end}", fastest["k"]) for end in ("low", "high"))
         low, high = (text.quantity(end, "s", t1) for end in ends)
-        only = "Only " if len(result.get("k") or ()) > 1 else ""
+        only = "Only " if len(listed(result.get("k"))) > 1 else ""
         fits = "fits: " if only else "takes "
         spent = f" and costs {cost}" if p_star.get("cost_usd") is not None else f", {cost}"
         return f"{only}K = {fastest['k']} {fits}{text.quantity(t1, 's')} a step ({low} to {high}){spent}."
     if p_star["k"] == fastest["k"]:
-        times = [time for time in result.get("time_s") or () if time]
+        times = [time for time in listed(result.get("time_s")) if time]
         quicker = result.get("regime") != "weak" and t1 is not None and any(time < t1 for time in times)
         step = text.quantity(t1, "s") + (" a step, with all interruptions" if quicker else " a step")
         return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step})."
@@ -480,15 +487,17 @@ def _ends(result: Mapping[str, Any], p_star: Mapping[str, Any], fastest: Mapping
     return sentence + "."
 
 
-def _cost(point: Mapping[str, Any], of: str = "") -> str:
+def _cost(point: Mapping[str, object], of: str = "") -> str:
     """What a choice costs, with its band where the result has one."""
-    cost, least, most = (text.quantity(point.get(f"cost_usd{end}"), "USD") for end in ("", "_low", "_high"))
+    cost, least, most = (
+        text.quantity(amount(point, f"cost_usd{end}"), "USD") for end in ("", "_low", "_high")
+    )
     if point.get("cost_usd_low") is None or least == most:
         return f"{cost}{of}"
     return f"{cost}{of}, band {least.removesuffix(' USD')} to {most.removesuffix(' USD')}"
 
 
-def _basis(value: Any) -> str:
+def _basis(value: object) -> str:
     """What the cost is for, with the thousands of its steps apart."""
     words = str(value).replace("_", " ").split() if value else []
     return " ".join(f"{int(word):,}" if word.isdecimal() else word for word in words)

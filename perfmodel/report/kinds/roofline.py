@@ -50,7 +50,7 @@ def tables(envelope: Envelope) -> list[Table]:
     return [*_steps(result_of(envelope)), *phases_table]
 
 
-def _steps(result: Mapping[str, Any]) -> list[Table]:
+def _steps(result: Mapping[str, object]) -> list[Table]:
     """The whole step at each K."""
     ks = listed(result.get("k"))
     keys = ("batch_per_accelerator", "step_flop_per_s", "model_flop_utilisation")
@@ -88,16 +88,16 @@ def notes(envelope: Envelope) -> list[str]:
     return [*found, *common.notes_of(result)]
 
 
-def phases(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def phases(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The phases as rows."""
     return mappings(result.get("phases"))
 
 
-def _first(value: Any) -> Any:
+def _first(value: object) -> Any:
     items = listed(value)
     return items[0] if items else None
 
 
-def _entry(value: Any, index: int) -> Any:
+def _entry(value: object, index: int) -> Any:
     items = listed(value)
     return items[min(index, len(items) - 1)] if items else None

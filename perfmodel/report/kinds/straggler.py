@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mapping, result_of
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, listed, mapping, result_of
 
 
 def title(envelope: Envelope) -> str:
@@ -19,7 +19,7 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """E[max of K] over the mean, a column a distribution; and where waiting alone costs the level."""
     result = result_of(envelope)
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     curves = mapping(result.get("expected_max"))
     lists = {str(name): common.array(curves, name, len(ks)) for name in curves}
     rows: list[list[Cell]] = [[k, *(_four(values[i]) for values in lists.values())] for i, k in enumerate(ks)]

@@ -17,6 +17,7 @@ from perfmodel.report.model import (
     Series,
     Table,
     inputs_of,
+    listed,
     mapping,
     mappings,
     result_of,
@@ -57,6 +58,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_gap(result),
         *_fits(result),
         *_straggler(result),
+        *_workers(result),
         *_serving(result),
         *_checklist(result),
         *_laws(result),
@@ -70,6 +72,8 @@ def figures(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     names = ["weak"] if result.get("regime") == "weak" else []
     names += ["speedup", "efficiency"]
+    if result.get("workers"):  # of one K alone there is nothing else to draw
+        names.insert(0 if len(result.get("k") or ()) == 1 else len(names), "workers")
     if result.get("parts_s"):
         names += ["parts", "shares"]
     if result.get("cost_usd"):
@@ -99,7 +103,24 @@ def notes(envelope: Envelope) -> list[str]:
     return [*found, *(str(note) for note in result.get("notes") or ())]
 
 
-def _read(result: Mapping[str, Any]) -> list[Table]:
+def _workers(result: Mapping[str, object]) -> list[Table]:
+    """Who is the slowest, and how much the others idle for it."""
+    rows = [row for row in mappings(result.get("workers")) if not row.get("same_times")]
+    columns = [
+        Column("run", "", 0, "file"),
+        Column("workers", "", 0, "k"),
+        Column("step", "s", 1, "step_s"),
+        Column("idle", "%", 0, "idle_share"),
+        Column("slowest rank", "", 0, "slowest_rank"),
+        Column("over the mean", "x", 0, "slowest_over_mean"),
+        Column("of the steps", "%", 1, "slowest_share"),
+    ]
+    cells = [[row.get(column.key) for column in columns] for row in rows]
+    note = "A worker idles from the end of its own work until the slowest is done."
+    return [Table("Workers", columns, cells, note=note, role="breakdown")] if rows else []
+
+
+def _read(result: Mapping[str, object]) -> list[Table]:
     """What became of the files' lines, each rejected line, and the draws behind the energy."""
     titles = {"power": "Power while at work", "readings": "Lines of each file", "rejected": "Rejected lines"}
     return [
@@ -161,22 +182,22 @@ def charts(envelope: Envelope) -> list[Chart]:
     return found
 
 
-def _marks(result: Mapping[str, Any]) -> list[Mark]:
+def _marks(result: Mapping[str, object]) -> list[Mark]:
     bend = mapping(result.get("bend"))
     wanted = (("bend", bend.get("k")), ("recommended", result.get("recommended_k")))
     return [
         Mark(label, float(k), common.at(result, "speedup", k), "point")
         for label, k in wanted
-        if k is not None
+        if isinstance(k, (int, float))
     ]
 
 
-def _bend_why(bend: Mapping[str, Any]) -> str:
+def _bend_why(bend: Mapping[str, object]) -> str:
     cause = str(bend.get("cause") or "")
     return cause if bend.get("k") is None else f"first K below the threshold: {cause}"
 
 
-def _decision(result: Mapping[str, Any]) -> list[Table]:
+def _decision(result: Mapping[str, object]) -> list[Table]:
     bend = mapping(result.get("bend"))
     serving = mapping(result.get("serving"))
     choices: list[tuple[str, Any, str]] = [
@@ -212,7 +233,7 @@ def _decision(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Decision", columns, rows, role="decision")]
 
 
-def _exchange(result: Mapping[str, Any]) -> str:
+def _exchange(result: Mapping[str, object]) -> str:
     rate = mapping(result.get("exchange"))
     if rate.get("times_the_cost") is None or result.get("fastest_k") == result.get("cost_optimal_k"):
         return "least time"
@@ -220,8 +241,8 @@ def _exchange(result: Mapping[str, Any]) -> str:
     return f"{cost} the cost per unit of work of the cheapest for {faster} the speed"
 
 
-def _curve(result: Mapping[str, Any]) -> Table:
-    ks = list(result.get("k") or ())
+def _curve(result: Mapping[str, object]) -> Table:
+    ks = listed(result.get("k"))
     n = len(ks)
     specs = [
         ("repeats", Column("runs", "", 4, "repeats")),
@@ -246,7 +267,7 @@ def _curve(result: Mapping[str, Any]) -> Table:
     gap = mapping(result.get("gap"))
     result = {**result, "speedup_fitted": gap.get("amdahl")}
     # A half-width is zero at the baseline by definition: alone it is no column.
-    given = [(key, column) for key, column in specs if any(result.get(key) or ())]
+    given = [(key, column) for key, column in specs if any(listed(result.get(key)))]
     arrays = [common.array(result, key, n) for key, _ in given]
     rows: list[list[Cell]] = [[ks[i], *(values[i] for values in arrays)] for i in range(n)]
     columns = [Column("K", "", 0, "k"), *(column for _, column in given)]
@@ -257,14 +278,16 @@ def _curve(result: Mapping[str, Any]) -> Table:
     recommended = result.get("recommended_k")
     marked = tuple(i for i, k in enumerate(ks) if k == recommended)
     note = (
-        "Intervals are 95 % of the mean." if any(result.get("ci95_s") or ()) else "Single runs: no intervals."
+        "Intervals are 95 % of the mean."
+        if any(listed(result.get("ci95_s")))
+        else "Single runs: no intervals."
     ) + _unit_of_work(result)
     return Table("Curve", columns, rows, note=note, role="curve", marked=marked)
 
 
-def _unit_of_work(result: Mapping[str, Any]) -> str:
+def _unit_of_work(result: Mapping[str, object]) -> str:
     """What the costs of the curve are for."""
-    ks, work = list(result.get("k") or ()), list(result.get("work") or ())
+    ks, work = listed(result.get("k")), listed(result.get("work"))
     if not result.get("cost_per_work") or not work:
         return ""
     where = f" at K = {ks[0]}" if result.get("regime") == "weak" else ""
@@ -272,9 +295,9 @@ def _unit_of_work(result: Mapping[str, Any]) -> str:
     return f" A run{where} {has}."
 
 
-def _parts(result: Mapping[str, Any]) -> list[Table]:
+def _parts(result: Mapping[str, object]) -> list[Table]:
     parts, percent = mapping(result.get("parts_s")), mapping(result.get("parts_percent"))
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     if not parts:
         return []
     columns = [Column("K", "", 0, "k")]
@@ -293,17 +316,17 @@ def _parts(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Time by part", columns, rows, role="breakdown")]
 
 
-def _finest(parts: Mapping[str, Any]) -> str:
+def _finest(parts: Mapping[str, object]) -> str:
     """The column of the part whose unit all parts take: the one that mostly takes least."""
     middle: dict[str, float] = {}
     for name, values in parts.items():
-        timed = sorted(v for v in values if v)
+        timed = sorted(v for v in listed(values) if v)
         if timed:
             middle[str(name)] = timed[(len(timed) - 1) // 2]
     return f"{min(middle, key=lambda name: middle[name])}_s" if middle else ""
 
 
-def _regimes(result: Mapping[str, Any]) -> list[Table]:
+def _regimes(result: Mapping[str, object]) -> list[Table]:
     found = mappings(result.get("regimes"))
     if not found:
         return []
@@ -322,8 +345,8 @@ def _regimes(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Under each price", columns, rows, note=note, role="breakdown")]
 
 
-def _gap(result: Mapping[str, Any]) -> list[Table]:
-    gap, ks = mapping(result.get("gap")), list(result.get("k") or ())
+def _gap(result: Mapping[str, object]) -> list[Table]:
+    gap, ks = mapping(result.get("gap")), listed(result.get("k"))
     if not gap:
         return []
     columns = [
@@ -336,11 +359,11 @@ def _gap(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Gap to ideal", columns, rows, note=str(gap.get("note") or ""), role="breakdown")]
 
 
-def _percent(value: Any) -> str | None:
+def _percent(value: object) -> str | None:
     return f"{value:.1f} %" if isinstance(value, (int, float)) else None
 
 
-def _fits(result: Mapping[str, Any]) -> list[Table]:
+def _fits(result: Mapping[str, object]) -> list[Table]:
     fits = mapping(result.get("fits"))
     rows: list[list[Cell]] = []
     amdahl, usl = mapping(fits.get("amdahl")), mapping(fits.get("usl"))
@@ -368,18 +391,18 @@ def _fits(result: Mapping[str, Any]) -> list[Table]:
         note = f"By AICc the data single out {choice['chosen']}."
     elif choice.get("rivals"):
         best = mappings(choice.get("candidates"))[0].get("law")
-        note = f"No law is chosen: the data do not tell {best} from {', '.join(choice['rivals'])}."
+        note = f"No law is chosen: the data do not separate {best} from {', '.join(choice['rivals'])}."
     else:
         note = "No law is chosen: too few points to test them all."
     columns = [Column("law", "", 0), Column("fitted", "", 0), Column("so that", "", 0)]
     return [Table("Fits", columns, rows, note=note, role="breakdown")]
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return text.number(value) if isinstance(value, (int, float)) else ""
 
 
-def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
+def _value(fit: Mapping[str, object], key: str, error: str) -> str:
     value, spread = fit.get(key), fit.get(error)
     if not isinstance(value, (int, float)):
         return "-"
@@ -389,9 +412,9 @@ def _value(fit: Mapping[str, Any], key: str, error: str) -> str:
     return f"{text.number(value)} ± {'0' if rounding else text.number(spread, 2)}"
 
 
-def _straggler(result: Mapping[str, Any]) -> list[Table]:
+def _straggler(result: Mapping[str, object]) -> list[Table]:
     injected = mapping(result.get("straggler"))
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     if not injected:
         return []
     n = len(ks)
@@ -420,11 +443,11 @@ def _straggler(result: Mapping[str, Any]) -> list[Table]:
     return [Table(heading, columns, rows, note=note, role="breakdown")]
 
 
-def _or_beyond(k: Any) -> str:
+def _or_beyond(k: object) -> str:
     return "beyond the measured range" if k is None else f"K = {k}"
 
 
-def _serving(result: Mapping[str, Any]) -> list[Table]:
+def _serving(result: Mapping[str, object]) -> list[Table]:
     serving = mapping(result.get("serving"))
     front = serving.get("pareto_k")
     if not front:
@@ -436,7 +459,7 @@ def _serving(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Throughput against p99 latency", columns, rows, note=note, role="breakdown")]
 
 
-def _checklist(result: Mapping[str, Any]) -> list[Table]:
+def _checklist(result: Mapping[str, object]) -> list[Table]:
     columns = [Column("ok", "", 0), Column("a scaling result must state", "", 0), Column("here", "", 0)]
     rows: list[list[Cell]] = [
         [bool(r.get("ok")), str(r.get("item")), str(r.get("note"))] for r in mappings(result.get("checklist"))
@@ -444,7 +467,7 @@ def _checklist(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Checklist", columns, rows, role="breakdown")] if rows else []
 
 
-def _laws(result: Mapping[str, Any]) -> list[Table]:
+def _laws(result: Mapping[str, object]) -> list[Table]:
     choice = mapping(mapping(result.get("fits")).get("choice"))
     columns = [
         Column("law", "", 0), Column("seconds of each term at K0"), Column("rms error", "%"), Column("AICc"),
@@ -459,7 +482,7 @@ def _laws(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Laws that were tried", columns, rows, role="detail")] if rows else []
 
 
-def _honesty(result: Mapping[str, Any]) -> list[Table]:
+def _honesty(result: Mapping[str, object]) -> list[Table]:
     columns = [Column("severity"), Column("code"), Column("finding"), Column("advice")]
     keys = ("severity", "code", "message", "advice")
     rows = [[str(item.get(key)) for key in keys] for item in mappings(result.get("honesty"))]

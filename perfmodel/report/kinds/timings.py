@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mapping, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    listed,
+    mapping,
+    mappings,
+    result_of,
+)
 
 
 def title(envelope: Envelope) -> str:
@@ -19,7 +30,7 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """A row for each K; the laws; the advice."""
     result = result_of(envelope)
-    ks = list(result.get("k") or ())
+    ks = listed(result.get("k"))
     keys = ("measured_s", "predicted_s", "low_s", "high_s", "error")
     lists = [common.array(result, key, len(ks)) for key in keys]
     inside, reasons = (common.array(result, key, len(ks)) for key in ("in_band", "reason"))

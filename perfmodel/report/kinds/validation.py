@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, served_runs
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, result_of
+from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mappings, result_of
 from perfmodel.report.svg import MOST_DOTS
 from perfmodel.units import counted
 
@@ -41,6 +41,12 @@ def answer(envelope: Envelope) -> str:
             f"collectives: median error {text.quantity(collectives.get('median_ape'), '%')} "
             f"over {counted(collectives['points'], 'point', 'points')}"
         )
+    memory = result.get("memory")
+    if isinstance(memory, Mapping) and memory.get("runs"):
+        words.append(
+            f"memory: median error {text.quantity(memory.get('median_ape'), '%')}, worst "
+            f"{text.quantity(memory.get('worst_ape'), '%')} over {counted(memory['runs'], 'peak', 'peaks')}"
+        )
     words += filter(None, [served_runs.answer(result)])
     left_out = {row["family"] for row in result.get("unresolved") or () if row.get("family")}
     if left_out:
@@ -51,8 +57,15 @@ def answer(envelope: Envelope) -> str:
 def tables(envelope: Envelope) -> list[Table]:
     """Scores by mode, baselines, groups, collectives, worst families."""
     result = result_of(envelope)
-    training = [*_scores(result), *_baselines(result), *_groups(result), *_collectives(result)]
-    return [*training, *served_runs.tables(result), *_worst(result)]
+    return [
+        *_scores(result),
+        *_baselines(result),
+        *_groups(result),
+        *_collectives(result),
+        *_memory(result),
+        *served_runs.tables(result),
+        *_worst(result),
+    ]
 
 
 def data(envelope: Envelope) -> Table | None:
@@ -95,7 +108,7 @@ def notes(envelope: Envelope) -> list[str]:
     ]
 
 
-def _by_reason(rows: Sequence[Mapping[str, Any]], noun: tuple[str, str], said: str, key: str) -> list[str]:
+def _by_reason(rows: Sequence[Mapping[str, object]], noun: tuple[str, str], said: str, key: str) -> list[str]:
     """A line for each reason, with the first place, or one for all where they are many."""
     reasons = Counter(str(one.get("reason")) for one in rows)
     if len(reasons) > MOST_REASONS:
@@ -108,7 +121,7 @@ def _by_reason(rows: Sequence[Mapping[str, Any]], noun: tuple[str, str], said: s
     ]
 
 
-def _skipped(result: Mapping[str, Any]) -> list[str]:
+def _skipped(result: Mapping[str, object]) -> list[str]:
     """Families that some mode cannot score: what it lacks, most frequent first."""
     found = []
     for name, mode in modes(result).items():
@@ -122,13 +135,13 @@ def _skipped(result: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _first_place(rows: Iterable[Mapping[str, Any]]) -> str:
+def _first_place(rows: Iterable[Mapping[str, object]]) -> str:
     place = next((str(row["place"]) for row in rows if row.get("place")), "")
     return f"{place}: " if place else ""
 
 
-def _contradicted(result: Mapping[str, Any]) -> list[str]:
-    rows = result.get("contradicted") or ()
+def _contradicted(result: Mapping[str, object]) -> list[str]:
+    rows = mappings(result.get("contradicted"))
     if len(rows) > MOST_REASONS:
         return [
             f"{len(rows)} points not scored, which contradict themselves: `contradicted` of --format json has each"
@@ -165,17 +178,17 @@ def charts(envelope: Envelope) -> list[Chart]:
     ]
 
 
-def modes(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def modes(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """The modes that were asked for."""
     found = result.get("modes")
     return {str(k): dict(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _with_points(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _with_points(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
     return {name: mode for name, mode in modes(result).items() if mode.get("points") != 0}
 
 
-def _scores(result: Mapping[str, Any]) -> list[Table]:
+def _scores(result: Mapping[str, object]) -> list[Table]:
     if not _with_points(result):
         return []
     columns = [
@@ -201,7 +214,7 @@ def _scores(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Error by mode", columns, rows, note=note, role="decision")]
 
 
-def _few_knees(result: Mapping[str, Any]) -> str:
+def _few_knees(result: Mapping[str, object]) -> str:
     """Families behind the share of knees, where they are so few that it says little."""
     counts = {name: (mode.get("knee") or {}).get("families") for name, mode in modes(result).items()}
     few = [
@@ -212,7 +225,7 @@ def _few_knees(result: Mapping[str, Any]) -> str:
     return f" ({', '.join(few)})" if few else ""
 
 
-def _baselines(result: Mapping[str, Any]) -> list[Table]:
+def _baselines(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for name, mode in _with_points(result).items():
         keys = ("median_ape", "mean_ape", "p90_ape")
@@ -226,7 +239,7 @@ def _baselines(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Beside simpler laws on the same points", columns, rows, role="curve")] if rows else []
 
 
-def _groups(result: Mapping[str, Any]) -> list[Table]:
+def _groups(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for name, mode in modes(result).items():
         for by, groups in (mode.get("by") or {}).items():
@@ -243,7 +256,7 @@ def _groups(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Error by group", columns, rows, role="breakdown")] if rows else []
 
 
-def _collectives(result: Mapping[str, Any]) -> list[Table]:
+def _collectives(result: Mapping[str, object]) -> list[Table]:
     score = result.get("collectives")
     if not isinstance(score, Mapping) or not score.get("points"):
         return []
@@ -257,7 +270,27 @@ def _collectives(result: Mapping[str, Any]) -> list[Table]:
     return [Table("Collectives", columns, [row], role="breakdown")]
 
 
-def _worst(result: Mapping[str, Any]) -> list[Table]:
+def _memory(result: Mapping[str, object]) -> list[Table]:
+    """Errors of published peaks of memory, by source."""
+    memory = result.get("memory")
+    if not isinstance(memory, Mapping) or not memory.get("runs"):
+        return []
+    keys = ("runs", "median_ape", "mean_ape", "worst_ape", "bias", "inside_band")
+    columns = [
+        Column("source", "", 0),
+        *(Column(key.replace("_ape", ""), "" if key == "runs" else "%", 1) for key in keys),
+    ]
+    found = {**(memory.get("by_source") or {}), "all": memory}
+    rows: list[list[Cell]] = [[name, *(row.get(key) for key in keys)] for name, row in found.items()]
+    out = memory.get("out_of_memory") or 0
+    note = (
+        f"Peaks that an allocator read. {memory.get('fit_rightly')} of {memory['runs']} are said to fit, and "
+        f"{memory.get('out_rightly')} of {counted(out, 'run', 'runs')} out of memory not to."
+    )
+    return [Table("Memory", columns, rows, note=note, role="breakdown")]
+
+
+def _worst(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [row.get("family"), name.replace("_", " "), row.get("mean_ape"), row.get("reason")]
         for name, mode in modes(result).items()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.kinds.generic import as_cell
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, inputs_of, mapping, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    as_cell,
+    inputs_of,
+    listed,
+    mapping,
+    result_of,
+)
 
 
 def title(envelope: Envelope) -> str:
@@ -41,8 +52,8 @@ def tables(envelope: Envelope) -> list[Table]:
     ]
 
 
-def _workers(result: dict[str, Any]) -> Table:
-    workers = list(result.get("workers") or ())
+def _workers(result: Mapping[str, object]) -> Table:
+    workers = listed(result.get("workers"))
     n = len(workers)
     predicted = _predicted(result)
     keys = ("brent_low_s", "greedy_s", "brent_high_s", "speedup", "efficiency")
@@ -65,26 +76,23 @@ def _workers(result: dict[str, Any]) -> Table:
     return Table("On P workers", columns, rows, note=note, role="curve")
 
 
-def _predicted(result: dict[str, Any]) -> dict[int, float | None]:
+def _predicted(result: Mapping[str, object]) -> dict[int, float | None]:
     found = mapping(result.get("predicted"))
     return dict(zip(found.get("k") or (), found.get("speedup") or (), strict=False))
 
 
-def _path(result: dict[str, Any]) -> list[Table]:
-    path = [str(node) for node in result.get("critical_path") or ()]
+def _path(result: Mapping[str, object]) -> list[Table]:
+    path = [str(node) for node in listed(result.get("critical_path"))]
     if not path:
         return []
-    shown = (
-        path
-        if len(path) <= 12
-        else [*path[:5], f"... {result.get('critical_path_operations', 0) - 6} more ..."]
-    )
+    (count,) = listed(result.get("critical_path_operations")) or [len(path)]
+    shown = path if len(path) <= 12 else [*path[:5], f"... {count - 6} more ..."]
     rows: list[list[Cell]] = [[i + 1, name] for i, name in enumerate(shown)]
     columns = [Column("", "", 0), Column("operation", "", 0)]
     return [Table("Critical path", columns, rows, role="breakdown")]
 
 
-def _pipeline(result: dict[str, Any]) -> list[Table]:
+def _pipeline(result: Mapping[str, object]) -> list[Table]:
     found = mapping(result.get("pipeline"))
     if not found:
         return []

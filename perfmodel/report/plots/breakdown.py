@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, explanation
@@ -144,7 +145,7 @@ def _stack(envelope: Envelope, *, shares: bool) -> Figure:
     return figure
 
 
-def _ledger_k(result: dict[str, Any], curve: data.Scaling) -> float:
+def _ledger_k(result: Mapping[str, object], curve: data.Scaling) -> float:
     fastest = mapping(result.get("fastest")).get("k")
     known = [k for k, t in zip(curve.k, curve.time, strict=True) if t]
     return float(fastest) if fastest is not None else known[-1] if known else curve.k[-1]
@@ -154,4 +155,4 @@ def _end_label(axes: Axes, x: float, y: float, label: str) -> None:
     axes.annotate(label, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=11)
 
 
-PLOTS: dict[str, Any] = {"parts": parts, "shares": shares, "ledger": ledger, "terms": terms}
+PLOTS: dict[str, style.Plot] = {"parts": parts, "shares": shares, "ledger": ledger, "terms": terms}

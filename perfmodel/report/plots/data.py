@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Envelope, kind_of, mappings, result_of
@@ -86,7 +85,7 @@ def scaling(envelope: Envelope) -> Scaling:
     )
 
 
-def threshold(result: Mapping[str, Any]) -> float:
+def threshold(result: Mapping[str, object]) -> float:
     """The efficiency threshold that the result used, 0.70 when it does not say."""
     found = result.get("threshold")
     if not isinstance(found, Mapping):
@@ -96,7 +95,7 @@ def threshold(result: Mapping[str, Any]) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.70
 
 
-def numbers(result: Mapping[str, Any], key: str, n: int) -> Values:
+def numbers(result: Mapping[str, object], key: str, n: int) -> Values:
     """An aligned array of numbers."""
     return [float(v) if isinstance(v, (int, float)) else None for v in common.array(result, key, n)]
 

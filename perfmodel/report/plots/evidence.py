@@ -156,6 +156,8 @@ def audit(envelope: Envelope) -> Figure:
     """Claimed against predicted values over K, with the band."""
     result = result_of(envelope)
     rows = [r for r in mappings(result.get("points")) if r.get("k")]
+    if not any(_number(r.get(key)) for r in rows for key in ("claimed_s", "predicted_s")):
+        return _audited_efficiency(envelope, rows)
     figure, axes = style.new(audit_kind.title(envelope), "", "time of a step [s]")
     k = [float(r["k"]) for r in rows]
     columns = {
@@ -181,6 +183,25 @@ def audit(envelope: Envelope) -> Figure:
     axes.plot(x, y, "D", color=style.RED, label="claimed", zorder=5)
     style.k_axis(axes, k)
     style.log2_y(axes)
+    style.legend(axes, loc="best")
+    return figure
+
+
+def _audited_efficiency(envelope: Envelope, rows: list[Any]) -> Figure:
+    """Claimed against predicted efficiency, of a claim that names neither times nor a batch to make them from."""
+    figure, axes = style.new(audit_kind.title(envelope), "", "efficiency E = S / K")
+    ladder = [r for r in mappings(result_of(envelope).get("ladder")) if _number(r.get("efficiency"))]
+    k = [float(r["k"]) for r in ladder]
+    if len(k) > 1:
+        low, high = ([float(r[key]) for r in ladder] for key in ("low", "high"))
+        axes.fill_between(k, low, high, color=style.BLUE, alpha=0.18, linewidth=0, label="95 % band")
+    axes.plot(k, [float(r["efficiency"]) for r in ladder], color=style.BLUE, marker="o", label="predicted")
+    claimed = [(float(r["k"]), float(r["efficiency"])) for r in rows if _number(r.get("efficiency"))]
+    axes.plot(
+        [x for x, _ in claimed], [y for _, y in claimed], "D", color=style.RED, label="claimed", zorder=5
+    )
+    style.k_axis(axes, sorted({*k, *(x for x, _ in claimed)}))
+    axes.set_ylim(bottom=0.0)
     style.legend(axes, loc="best")
     return figure
 
@@ -242,7 +263,7 @@ def _diagonal(axes: Axes, groups: dict[str, list[Pair]]) -> None:
     style.legend(axes, loc="upper left")
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -268,7 +289,7 @@ def runs(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {
+PLOTS: dict[str, style.Plot] = {
     "validation": validation,
     "runs": runs,
     "error_by_k": error_by_k,

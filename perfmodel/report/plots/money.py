@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, plan, study
-from perfmodel.report.model import Envelope, kind_of, mappings, result_of
+from perfmodel.report.model import Envelope, amount, kind_of, mappings, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def tornado(envelope: Envelope) -> Figure:
     """Sensitivities: the change of the step time when one input moves down and up, largest on top."""
     rows = mappings(result_of(envelope).get("sensitivity"))
 
-    def reach(row: dict[str, Any]) -> float:
-        return float(max(abs(row.get("low") or 0.0), abs(row.get("high") or 0.0)))
+    def reach(row: dict[str, object]) -> float:
+        return max(abs(amount(row, end) or 0.0) for end in ("low", "high"))
 
     rows = sorted(rows, key=reach, reverse=True)[:14]
     figure, axes = style.new(
@@ -113,7 +113,7 @@ def tornado(envelope: Envelope) -> Figure:
     return figure
 
 
-def _input_label(row: dict[str, Any]) -> str:
+def _input_label(row: dict[str, object]) -> str:
     name = str(row.get("meaning") or row.get("input") or row.get("name") or "").replace("_", " ")
     change = row.get("change")
     moved = f" ±{text.quantity(change, '%')}" if isinstance(change, (int, float)) else ""
@@ -182,4 +182,4 @@ def _plain_ticks(axes: Axes, which: str) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-PLOTS: dict[str, Any] = {"cost": cost, "pareto": cost, "tornado": tornado}
+PLOTS: dict[str, style.Plot] = {"cost": cost, "pareto": cost, "tornado": tornado}

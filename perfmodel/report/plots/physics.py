@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import collective as collective_kind
@@ -146,7 +146,7 @@ def admitted(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {
+PLOTS: dict[str, style.Plot] = {
     "roofline": roofline,
     "straggler": straggler,
     "collective": collective,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.report.model import Envelope, result_of
 from perfmodel.report.plots import style
@@ -40,4 +40,4 @@ def sweep(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {"sweep": sweep}
+PLOTS: dict[str, style.Plot] = {"sweep": sweep}

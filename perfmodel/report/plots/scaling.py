@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, comparison, law
@@ -261,4 +261,9 @@ def _of(curve: data.Scaling) -> str:
     return f" of {curve.subject}" if curve.subject else ""
 
 
-PLOTS: dict[str, Any] = {"speedup": speedup, "efficiency": efficiency, "weak": weak, "comparison": compared}
+PLOTS: dict[str, style.Plot] = {
+    "speedup": speedup,
+    "efficiency": efficiency,
+    "weak": weak,
+    "comparison": compared,
+}

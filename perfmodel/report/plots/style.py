@@ -7,7 +7,7 @@ dash and marker, stacked parts in hatching, so nothing is told by colour alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,10 @@ from perfmodel.report import text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from perfmodel.report.model import Envelope
+
+    Plot = Callable[[Envelope], Figure]
 
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, INK = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#222222",
@@ -27,7 +31,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MOST_K_TICKS = 12
 HATCHES = ("", "", "//", "", "..", "", "xx", "\\\\")
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[str, object] = {
     "font.family": "DejaVu Sans",
     "font.size": 13,
     "axes.titlesize": 15,

@@ -66,7 +66,7 @@ export function lines(place, spec) {
   const yHigh = (spec.yLog ? 1 : 1.06) * Math.max(...ys, spec.floor ?? 0);
   const X = scale(xLow, xHigh, frame.left + 8, frame.right - 8, true);
   const Y = scale(yLow, yHigh, frame.bottom - 4, frame.top + 4, spec.yLog);
-  axes(svg, frame, "K", spec.yTitle);
+  axes(svg, frame, spec.xTitle ?? "K", spec.yTitle);
   for (const x of logTicks(xLow, xHigh, Math.floor(width / 52))) xTick(svg, frame, X(x), tick(x));
   const yTicks = spec.yLog ? logTicks(yLow, yHigh, 7) : niceTicks(0, yHigh * factor, 5).map((y) => y / factor);
   for (const y of yTicks) yTick(svg, frame, Y(y), tick(y * factor));
@@ -131,7 +131,7 @@ export function shares(place, spec) {
   const height = spec.height ?? Math.round(Math.min(380, Math.max(230, width * 0.52)));
   const frame = { left: 48, top: 24, right: width - 12, bottom: height - 38 };
   const svg = begin(place, spec, width, height);
-  axes(svg, frame, "K", "share [%]");
+  axes(svg, frame, spec.xTitle ?? "K", "share [%]");
   for (const share of [0, 0.25, 0.5, 0.75, 1]) yTick(svg, frame, frame.bottom - share * (frame.bottom - frame.top - 4), tick(share * 100));
   const columns = spec.k.map((k, i) => ({ k, values: spec.parts.map((part) => Math.max(0, part.values[i] ?? 0)) }))
     .filter((column) => column.values.some((v) => v > 0));
@@ -196,7 +196,7 @@ function hover(place, svg, spec, frame, X) {
     return ks.reduce((best, k) => (Math.abs(X(k) - at) < Math.abs(X(best) - at) ? k : best));
   };
   const show = (k) => {
-    tip.textContent = [`K = ${number(k)}`, ...spec.show(k)].join("\n");
+    tip.textContent = [`${spec.xTitle ?? "K"} = ${number(k)}`, ...spec.show(k)].join("\n");
     tip.hidden = false;
     const at = (X(k) / svg.viewBox.baseVal.width) * svg.clientWidth;
     const left = at + 12 + tip.offsetWidth > place.clientWidth ? at - 12 - tip.offsetWidth : at + 12;

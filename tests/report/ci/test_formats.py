@@ -200,3 +200,39 @@ def test_a_number_whose_policy_names_no_k_says_where_it_was_read(expression: str
     policy = {"expression": expression, "metric": "cost", "unit": "USD", "verdict": "pass", "k": 8}
     row = policy | {"value": 7.0, "low": 6.0, "high": 8.0, "limit": 9.0}
     assert [found.value for found in rows({"result": {"policies": [row]}})] == [shown]
+
+
+def _changed() -> dict[str, Any]:
+    policy = {
+        "job": "a", "expression": "time(k=64) <= 2 s", "metric": "time", "k": 64, "value": 3.0, "low": 2.8, "high": 3.2,
+        "limit": 2.0, "limit_text": "<= 2 s", "unit": "s", "at_least": False, "verdict": "fail", "blocking": True, "reason": "",
+        "file": "perfmodel.yaml", "line": 4, "column": 5,
+    }  # fmt: skip
+    change = {
+        "job": "a", "metric": "time(k=64)", "unit": "s", "before": 1.0, "after": 3.0, "cause": "global_batch: 8 -> 24",
+        "file": "job.yaml", "line": 7, "column": 15,
+    }  # fmt: skip
+    small = change | {"after": 1.1, "cause": "seq_len: 8 -> 9", "line": 8}
+    result = {
+        "verdict": "fail", "policies": [policy], "changes": [small, change], "notes": [],
+        "layouts": [{"job": "a", "k": 64, "before": "dp64 fsdp", "after": "dp32 tp2"}],
+    }  # fmt: skip
+    return {"schema": "perfmodel/check/1", "version": "0", "seed": 0, "inputs": {}, "result": result}
+
+
+def test_the_comment_says_cause_and_layout_in_its_first_lines() -> None:
+    from perfmodel.report.ci import pr_comment
+
+    first = pr_comment.render(_changed()).splitlines()[2:4]
+    assert "time(k=64) goes from 1 s to 3 s by global_batch: 8" in first[0]
+    assert "at K = 64 the layout is dp32 tp2, before dp64 fsdp" in first[1]
+
+
+def test_sarif_points_at_the_input_that_was_changed() -> None:
+    from perfmodel.report.ci import sarif
+
+    found = json.loads(sarif.render(_changed()))["runs"][0]["results"][0]
+    place = found["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("job.yaml", 7)
+    assert found["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "perfmodel.yaml"
+    assert "cause: global_batch: 8 -> 24" in found["message"]["text"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.physics.pipeline import peak_in_flight
-from perfmodel.physics.state_bytes import layers_alive, state_bytes, transformer_activation_bytes
+from perfmodel.physics.state_bytes import chunks_alive, state_bytes, transformer_activation_bytes
 
 counts = st.sampled_from([1, 2, 4, 8, 16])
 
@@ -46,8 +46,11 @@ def test_each_stage_of_sharding_holds_no_more_than_the_one_before(
 
 
 def activations(tp: float, *, sequence: float, recompute: float = 0.0, width: float = 4.0) -> float:
+    """Per token and hidden unit [B]: norms and masks, projections and a feed-forward block of that width."""
     return float(
-        transformer_activation_bytes(1.0, 1.0, width, tp=tp, sequence_parallel=sequence, recompute=recompute)
+        transformer_activation_bytes(
+            5.0, 4.0 + 2.0 * width, 1.0, tp=tp, sequence_parallel=sequence, recompute=recompute
+        )
     )
 
 
@@ -71,21 +74,26 @@ def test_recomputation_and_cutting_never_hold_more(
 
 
 def test_activations_scale_with_tokens_and_element_size() -> None:
-    base = transformer_activation_bytes(1024, 4096, 16384, tp=4, sequence_parallel=1, recompute=0.0)
-    double = transformer_activation_bytes(2048, 4096, 16384, tp=4, sequence_parallel=1, recompute=0.0)
-    wide = transformer_activation_bytes(
-        1024, 4096, 16384, tp=4, sequence_parallel=1, recompute=0.0, element_bytes=4.0
-    )
+    kept = {"tp": 4, "sequence_parallel": 1, "recompute": 0.0}
+    base = transformer_activation_bytes(1024 * 5, 1024 * 12, 1024, **kept)
+    double = transformer_activation_bytes(2048 * 5, 2048 * 12, 2048, **kept)
+    wide = transformer_activation_bytes(1024 * 5, 1024 * 12, 1024, element_bytes=4.0, **kept)
     assert float(double) == pytest.approx(2 * float(base))
     assert float(wide) == pytest.approx(2 * float(base))
 
 
 @pytest.mark.parametrize(("p", "v", "m"), [(1, 1, 8), (4, 1, 16), (4, 1, 2), (8, 2, 32), (4, 3, 12)])
-def test_layers_alive_are_those_of_the_schedule(p: int, v: int, m: int) -> None:
-    layers = 96.0
+def test_micro_batches_alive_are_those_of_the_schedule(p: int, v: int, m: int) -> None:
     flight = peak_in_flight("interleaved" if v > 1 else "1f1b", p, m, v)
-    assert float(layers_alive(layers, p, v, m)) == pytest.approx(layers / p * float(flight))
+    assert float(chunks_alive(p, v, m)) == pytest.approx(float(flight))
 
 
 def test_enough_micro_batches_keep_all_layers_alive_whatever_the_depth() -> None:
-    assert layers_alive(96, np.array([1, 2, 8, 32]), 1, 64) == pytest.approx(96.0)
+    depths = np.array([1, 2, 8, 32])
+    assert chunks_alive(depths, 1, 64) / depths == pytest.approx(1.0)
+
+
+def test_the_last_stage_begins_its_backward_pass_at_once() -> None:
+    assert chunks_alive(np.array([1, 2, 8]), 1, 64, last=True) == pytest.approx(1.0)
+    # Of v chunks of layers all but the last wait for p micro-batches to come round.
+    assert float(chunks_alive(4, 2, 64, last=True)) == pytest.approx((4 + 1) / 2)

@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.calibrate.job import calibrate
-from perfmodel.decide.ratio import efficiency_band
+from perfmodel.decide.metrics import efficiency_band
 from perfmodel.specs.jobs import load_job
 from perfmodel.training.curve import curve
 from perfmodel.training.setup import setup_of

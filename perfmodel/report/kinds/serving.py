@@ -1,0 +1,361 @@
+"""A predicted service: its knee with the cause, the curve over load, the parts of a step, the fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfmodel.report import text
+from perfmodel.report.kinds import common
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Mark,
+    Series,
+    Table,
+    as_cell,
+    inputs_of,
+    mapping,
+    mappings,
+    result_of,
+)
+from perfmodel.units import counted
+
+NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
+LOADS = {"rate": "requests/s", "concurrency": "requests in flight", "offline": "requests"}
+_LOAD_KEYS = {"rate": "rate_per_s", "concurrency": "concurrency", "offline": "requests"}
+_ROWS = 4  # loads whose parts are shown; all of them are in the JSON
+_LEAST = 1e-3  # of a step: a smaller part has no column
+
+
+def title(envelope: Envelope) -> str:
+    """Model, cluster, precision, layout and engine."""
+    result = result_of(envelope)
+    words = [common.subject(envelope) or "A service"]
+    words.append(str(result.get("precision") or ""))
+    words.append(layout_text(mapping(result.get("layout"))))
+    engine = str(result.get("engine") or "")
+    words.append(engine if engine != "unknown" else "")
+    return ", ".join(word for word in words if word)
+
+
+def layout_text(layout: dict[str, Any]) -> str:
+    """A layout in a few characters.
+
+    >>> layout_text({"tp": 8, "pp": 1, "ep": 1, "dp": 1, "replicas": 2})
+    'tp8, 2 replicas'
+    """
+    shown = [f"{key}{layout[key]}" for key in ("tp", "pp", "dp", "ep") if layout.get(key, 1) != 1]
+    replicas = layout.get("replicas", 1)
+    return " ".join(shown or ["tp1"]) + (f", {replicas} replicas" if replicas != 1 else "")
+
+
+def answer(envelope: Envelope) -> str:
+    """Up to which load the objectives hold and why no further, the price there, and the fleet for a demand."""
+    result = result_of(envelope)
+    kind = str(result.get("load_kind"))
+    if not any(result.get("stable") or [True]):
+        reasons = sorted({str(reason) for reason in result.get("reason") or () if reason})
+        return f"Nothing is steady: {'; '.join(reasons)}."
+    words = []
+    if kind == "offline":
+        out, low, high = (
+            _first(result, f"throughput_out_tokens_per_s{end}") for end in ("", "_low", "_high")
+        )
+        words.append(f"Makes {_count(out)} output tokens/s ({_count(low)} to {_count(high)}).")
+    knee = mapping(mapping(result.get("knee")).get("slo"))
+    fleet = mapping(result.get("fleet"))
+    if result.get("slo"):
+        words.append(_knee(knee, kind, bool(fleet)))
+    elif kind == "rate":
+        full = mapping(result.get("saturation"))
+        words.append(
+            f"Saturates at {_count(full.get('requests_per_s'))} requests/s"
+            f" ({_count(full.get('low'))} to {_count(full.get('high'))})."
+        )
+    elif kind == "concurrency":
+        loads = result.get("load") or [None]
+        words.append(
+            f"{_count(_last(result, 'throughput_out_tokens_per_s'))} output tokens/s at {_count(loads[-1])} in flight."
+        )
+    words.extend(_fleet(result, fleet))
+    cost = _last(result, "usd_per_million_tokens")
+    if not fleet and cost is not None:
+        words.append(f"{text.quantity(cost, 'USD')} per million output tokens at the largest steady load.")
+    return " ".join(words)
+
+
+def _knee(knee: dict[str, Any], kind: str, per_replica: bool) -> str:
+    unit = LOADS[kind] + (" a replica" if per_replica else "")
+    if knee.get("load") is None:
+        cause = str(knee.get("cause") or "")
+        return (
+            f"{cause[:1].upper()}{cause[1:]}."
+            if cause.startswith("every")
+            else f"Keeps the slo at no load: {cause}."
+        )
+    low, high = knee.get("low"), knee.get("high")
+    band = f" (90 % band {_count(low) if low is not None else 'none'} to {_count(high) if high is not None else 'more'})"
+    words = f"Keeps the slo up to {_count(knee['load'])} {unit}{band}; then {knee.get('cause')}."
+    if knee.get("remedy"):
+        after = knee.get("load_after_remedy")
+        gain = f"{_count(after)} {unit}" if after is not None else "still none"
+        words += f" With {knee['remedy']}: {gain}." if after is not None else ""
+    return words
+
+
+def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
+    if not fleet:
+        return []
+    if result.get("replicas") is None:
+        return [str(fleet.get("reason") or "")[:1].upper() + str(fleet.get("reason") or "")[1:] + "."]
+    low, high = result.get("replicas_low"), result.get("replicas_high")
+    band = f" ({low if low is not None else 'fewer'} to {high if high is not None else 'no number'})"
+    spare = result.get("spare") or 0
+    beside = f" and {spare} to spare" if spare else ""
+    words = (
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), 'replica', 'replicas')}{band}{beside}: "
+        f"{result.get('accelerators')} accelerators"
+    )
+    cost = fleet.get("usd_per_h")
+    if cost is not None:
+        words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(fleet.get('usd_per_million_tokens'), 'USD')} per million output tokens"
+    return [words + "."]
+
+
+def _count(value: Any) -> str:
+    return text.number(float(value)) if isinstance(value, (int, float)) else text.MISSING
+
+
+def _first(result: dict[str, Any], key: str) -> Any:
+    return (result.get(key) or [None])[0]
+
+
+def _last(result: dict[str, Any], key: str) -> Any:
+    known = [value for value in result.get(key) or () if value is not None]
+    return known[-1] if known else None
+
+
+def tables(envelope: Envelope) -> list[Table]:
+    """The curve, the parts of a step, the fleet, and what it rests on."""
+    result = result_of(envelope)
+    return [
+        *_knees(result),
+        curve(result),
+        *_parts(result),
+        *_fleet_table(result),
+        *common.assumptions(result),
+        *_narrow(result),
+    ]
+
+
+def _bounded(result: dict[str, Any], quantity: str, statistic: str, end: str = "") -> list[Any]:
+    n = len(result.get("load") or ())
+    return common.array(mapping(result.get(f"{quantity}_s")), f"{statistic}{end}", n)
+
+
+def data(envelope: Envelope) -> Table:
+    """A row a load with everything, for programs."""
+    return curve(result_of(envelope), whole=True)
+
+
+def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
+    """A row a load: what the objectives name with its bands, or the `whole` of it."""
+    loads = list(result.get("load") or ())
+    kind = str(result.get("load_kind"))
+    columns: list[Column] = [Column(LOADS.get(kind, "load"), "", 0, _LOAD_KEYS.get(kind, "load"))]
+    values: list[list[Any]] = [loads]
+
+    def add(column: Column, found: list[Any]) -> None:
+        if any(value is not None for value in found):
+            columns.append(column)
+            values.append(found)
+
+    n = len(loads)
+    add(
+        Column("out tokens/s", "", 0, "throughput_out_tokens_per_s"),
+        common.array(result, "throughput_out_tokens_per_s", n),
+    )
+    if kind != "rate":
+        for end in ("low", "high"):
+            key = f"throughput_out_tokens_per_s_{end}"
+            add(Column(end, "", 2, key), common.array(result, key, n))
+    shown = {(q, s) for q, s in (("ttft", "mean"), ("ttft", "p99"), ("tpot", "mean"), ("tpot", "p99"))}
+    asked = {(str(i.get("quantity")), str(i.get("statistic"))) for i in mappings(result.get("slo"))}
+    for quantity, name in NAMES.items():
+        for statistic in ("mean", "p50", "p90", "p95", "p99"):
+            at_once = (quantity, statistic) in (asked or shown)
+            if not (at_once or whole):
+                continue
+            priority = 0
+            key = f"{quantity}_{statistic}"
+            add(
+                Column(f"{name} {statistic}", "s", priority, f"{key}_s"),
+                _bounded(result, quantity, statistic),
+            )
+            for end in ("low", "high"):
+                band = Column(end, "s", 1, f"{key}_s_{end}", unit_of=f"{key}_s")
+                add(band, _bounded(result, quantity, statistic, f"_{end}"))
+    add(
+        Column("tokens/s a user", "", 3, "tokens_per_s_per_user"),
+        common.array(result, "tokens_per_s_per_user", n),
+    )
+    add(Column("batch", "", 2, "batch"), common.array(result, "batch", n))
+    add(Column("KV memory", "%", 2, "kv_share"), common.array(result, "kv_share", n))
+    add(
+        Column("USD/Mtok", "", 0, "usd_per_million_tokens"), common.array(result, "usd_per_million_tokens", n)
+    )
+    add(Column("MJ/Mtok", "", 3, "mj_per_million_tokens"), [
+        None if value is None else value / 1e6 for value in common.array(result, "j_per_million_tokens", n)
+    ])  # fmt: skip
+    if any(value is not None for value in result.get("within_slo") or ()):
+        add(Column("slo", "", 0, "within_slo"), common.array(result, "within_slo", n))
+    rows: list[list[Cell]] = [[as_cell(value[i]) for value in values] for i in range(n)]
+    kept = [i for i, one in enumerate(result.get("within_slo") or ()) if one]
+    return Table("The service over load", columns, rows, role="curve", marked=tuple(kept[-1:]))
+
+
+def _knees(result: dict[str, Any]) -> list[Table]:
+    rows: list[list[Cell]] = []
+    for rule, item in mapping(result.get("knee")).items():
+        knee = mapping(item)
+        rows.append([rule, as_cell(knee.get("load")), as_cell(knee.get("low")), as_cell(knee.get("high")), str(knee.get("cause") or ""),
+                     str(knee.get("remedy") or ""), as_cell(knee.get("load_after_remedy"))])  # fmt: skip
+    columns = [Column("knee", "", 0), Column("load", "", 0), Column("low"), Column("high"), Column("cause", "", 0), Column("remedy", "", 2),
+               Column("load then", "", 2)]  # fmt: skip
+    return [Table("Knees", columns, rows, role="detail")] if rows else []
+
+
+def _parts(result: dict[str, Any]) -> list[Table]:
+    loads = list(result.get("load") or ())
+    parts = {
+        name: common.array(mapping(result.get("parts_s")), name, len(loads))
+        for name in mapping(result.get("parts_s"))
+    }
+    steps = common.array(result, "step_s", len(loads))
+    shown = {
+        name: values
+        for name, values in parts.items()
+        if any(v is not None and step and v > _LEAST * step for v, step in zip(values, steps, strict=True))
+    }
+    if not shown:
+        return []
+    kind = str(result.get("load_kind"))
+    columns = [Column(LOADS.get(kind, "load"), "", 0), Column("step", "s", 0, "step_s")]
+    columns += [Column(name.replace("_", " "), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
+    known = [i for i in range(len(loads)) if steps[i] is not None]
+    some = (
+        [known[round(place * (len(known) - 1) / (_ROWS - 1))] for place in range(_ROWS)]
+        if len(known) > _ROWS
+        else known
+    )
+    rows: list[list[Cell]] = [
+        [as_cell(loads[i]), as_cell(steps[i]), *(as_cell(values[i]) for values in shown.values())]
+        for i in some
+    ]
+    return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
+
+
+def _fleet_table(result: dict[str, Any]) -> list[Table]:
+    fleet = mapping(result.get("fleet"))
+    if not fleet or result.get("replicas") is None:
+        return []
+    rows: list[list[Cell]] = [
+        ["requests/s of a replica", as_cell(fleet.get("rate_per_replica_per_s"))],
+        ["share of its saturation", text.quantity(fleet.get("load_of_saturation"), "%")],
+        ["headroom to the knee", text.quantity(fleet.get("headroom"), "%")],
+        ["headroom with spares", text.quantity(fleet.get("with_spares_headroom"), "%")],
+    ]
+    for item in mappings(result.get("slo")):
+        q, s = str(item.get("quantity")), str(item.get("statistic"))
+        value = mapping(fleet.get(f"{q}_s")).get(s)
+        rows.append(
+            [f"{NAMES[q]} {s}, limit {text.quantity(item.get('limit_s'), 's')}", text.quantity(value, "s")]
+        )
+    return [Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision")]
+
+
+def _narrow(result: dict[str, Any]) -> list[Table]:
+    rows: list[list[Cell]] = [
+        [str(item.get("fact")), as_cell(item.get("half_width")), as_cell(item.get("half_width_after"))]
+        for item in mappings(result.get("narrow"))
+    ]
+    columns = [Column("what is not known", "", 0), Column("band now", "%", 0), Column("without it", "%", 0)]
+    how = next((str(item.get("how")) for item in mappings(result.get("narrow"))), "")
+    return [Table("What would narrow the bands", columns, rows, role="detail", note=how)] if rows else []
+
+
+def charts(envelope: Envelope) -> list[Chart]:
+    """Latency against throughput, TTFT and TPOT over load, and the parts of a step."""
+    result = result_of(envelope)
+    loads = [float(load) for load in result.get("load") or ()]
+    kind = str(result.get("load_kind"))
+    if kind == "offline" or len(loads) < 2:
+        return []
+    unit = LOADS.get(kind, "load")
+    knee = mapping(mapping(result.get("knee")).get("slo")).get("load")
+    marks = [Mark("slo ends", float(knee))] if isinstance(knee, (int, float)) else []
+    limits = {(str(i["quantity"]), str(i["statistic"])): i["limit_s"] for i in mappings(result.get("slo"))}
+    found: list[Chart] = []
+    for quantity in ("ttft", "tpot"):
+        series = []
+        for statistic in ("p99", "mean"):
+            series.append(
+                Series(statistic, loads, _bounded(result, quantity, statistic),
+                       _bounded(result, quantity, statistic, "_low"), _bounded(result, quantity, statistic, "_high"))
+            )  # fmt: skip
+        series += [
+            Series(f"limit of {s}", loads, [limit] * len(loads), style="dashed")
+            for (q, s), limit in limits.items()
+            if q == quantity
+        ]
+        found.append(
+            Chart(f"{NAMES[quantity]} over load", unit, NAMES[quantity], series,
+                  f"{NAMES[quantity]} with its 90 % band from the least to the largest steady load", y_log=True, y_quantity="s", marks=marks)
+        )  # fmt: skip
+    parts = mapping(result.get("parts_s"))
+    steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
+    if not steady:
+        return []
+    found.append(_exchange(result))
+    layers = common.largest(
+        {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
+    )
+    found.append(
+        Chart("The mean step by part", unit, "time of a step", [Series(name.replace("_", " "), [loads[i] for i in steady], values) for name, values in layers.items()],
+              "Parts of a step stacked over the load", kind="stack", y_quantity="s")
+    )  # fmt: skip
+    return found
+
+
+def _exchange(result: dict[str, Any]) -> Chart:
+    """Throughput an accelerator against the speed that one user sees."""
+    per = common.array(
+        mapping(result.get("per_accelerator")), "throughput_out_tokens_per_s", len(result.get("load") or ())
+    )
+    users = common.array(result, "tokens_per_s_per_user", len(per))
+    points = sorted((u, p) for u, p in zip(users, per, strict=True) if u is not None and p is not None)
+    return Chart(
+        "What a user sees against what an accelerator makes", "output tokens/s of a user", "output tokens/s of an accelerator",
+        [Series("this service", [u for u, _ in points], [p for _, p in points])],
+        "Throughput of an accelerator falls as each user is served quicker", x_log=False,
+    )  # fmt: skip
+
+
+def figures(envelope: Envelope) -> list[str]:
+    """The plots that suit it."""
+    result = result_of(envelope)
+    if result.get("load_kind") == "offline":
+        return ["serving_step"]
+    return ["serving", "serving_load", "serving_step"]
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """What was assumed, and what is not steady."""
+    result = result_of(envelope)
+    found = common.notes_of(result)
+    layout = mapping(result.get("layout"))
+    if mapping(inputs_of(envelope).get("serving")).get("layout") is None and layout.get("how"):
+        found.insert(0, f"layout {layout_text(layout)}: {layout['how']}")
+    return found

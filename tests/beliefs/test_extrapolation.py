@@ -1,0 +1,82 @@
+"""Laws through measured points: how far they are trusted, and where they meet the step model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.beliefs.extrapolation import (
+    CHANCE,
+    GROUNDS,
+    Asked,
+    LawTrust,
+    Seen,
+    _per_step,
+    laws_at,
+    line,
+    need_of_laws,
+)
+
+TRUST = LawTrust(
+    crossing=0.2,
+    familiar=0.1,
+    reach=0.3,
+    loss=0.5,
+    single=0.7,
+    resized=1.1,
+    disagreement=1.3,
+    bus=1.7,
+    tuned=1.9,
+)
+
+
+def test_the_spread_of_laws_is_its_equation() -> None:
+    grounds = np.zeros((len(GROUNDS), 2))
+    grounds[GROUNDS.index("reach")] = 1.0  # one doubling: where the growth is counted from
+    assert TRUST.spread(grounds).tolist() == [0.1, 0.1]
+    grounds[GROUNDS.index("crosses")] = [0.0, 1.0]
+    assert TRUST.spread(grounds).tolist() == pytest.approx([0.1, 0.2])
+    for name in GROUNDS[1:]:
+        slope = getattr(TRUST, name)
+        more = grounds.copy()
+        more[GROUNDS.index(name)] += 0.25
+        assert TRUST.spread(more) == pytest.approx(TRUST.spread(grounds) * np.exp(0.25 * slope)), name
+
+
+def test_no_ground_overflows_a_spread() -> None:
+    assert np.isfinite(TRUST.spread(np.full((len(GROUNDS), 1), 1e9))).all()
+
+
+def test_a_measured_point_stands_for_itself_and_others_are_reached_by_laws() -> None:
+    k = np.array([8.0, 16.0])
+    seen = Seen(k, np.array([1.0, 1.1]), np.ones(2))
+    asked = Asked(np.array([8.0, 16.0, 64.0]), np.ones(3), 8.0, 0.0, 0.0)
+    found = laws_at(seen, asked, LawTrust(reach=0.2), need=0.4)
+    assert np.exp(found.log_tau[:2]) == pytest.approx([1.0, 1.1])
+    assert found.need.tolist() == [1.0, 1.0, 0.4]
+    # a + b (k - 1)/k, a + b log2 k, and the constant of the largest K: their geometric mean.
+    ring = line((k - 1) / k, seen.tau, np.array([63 / 64]), rising=False)
+    log = line(np.log2(k), seen.tau, np.array([6.0]))
+    assert log == pytest.approx([1.3])
+    assert np.exp(found.log_tau[2]) == pytest.approx((1.1 * float(ring[0]) * 1.3) ** (1 / 3))
+    assert found.grounds[GROUNDS.index("reach"), 2] == pytest.approx(np.sqrt(2.0))
+    assert found.grounds[GROUNDS.index("loss"), 2] == pytest.approx(np.log(1.1))
+
+
+def test_a_model_that_knew_the_shape_needs_no_laws() -> None:
+    assert need_of_laws(np.zeros(2), np.array([1.0, 8.0])) == 0.0
+    assert need_of_laws(np.array([0.2, -0.2]), np.array([1.0, 8.0])) > 0.99
+    assert need_of_laws(np.array([0.2, 0.2]), np.array([8.0, 8.0])) > 0.99  # one K: the level is all there is
+    assert need_of_laws(np.zeros(0), np.zeros(0)) == 1.0
+
+
+def test_a_smaller_batch_takes_longer_by_what_a_step_costs_whatever_its_size() -> None:
+    """tau = 1 + 2 / n: measured at n = 4 and 2, asked at 1; drawn towards the last by the share that is no chance."""
+    seen = Seen(np.array([8.0, 16.0]), np.array([1.5, 2.0]), np.array([4.0, 2.0]))
+    d = np.log(2.0 / 1.5)
+    share = d**2 / (d**2 + CHANCE**2)
+    assert _per_step(seen, np.array([1.0]), 2.0) == pytest.approx([2.0 + share * (3.0 - 2.0)])
+    same = Seen(seen.k, seen.tau, np.ones(2))
+    assert _per_step(same, np.array([0.5]), 2.0).tolist() == [2.0]
+    falling = Seen(seen.k, np.array([2.0, 1.5]), seen.batch)  # a line that falls is none: it stays level
+    assert _per_step(falling, np.array([1.0]), 1.5) == pytest.approx(_per_step(falling, np.array([0.1]), 1.5))
