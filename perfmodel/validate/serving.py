@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.specs.catalog import Catalog
 from perfmodel.validate import serving_baselines as baselines
+from perfmodel.validate.folds import STRANGER
 from perfmodel.validate.serving_predicted import (
     SCHEMES,
     Fitted,
@@ -39,6 +40,9 @@ def validate_serving(
     beliefs = shipped_beliefs()
     if len(runs):
         if is_shipped:
+            scheme = (
+                "source" if scheme == STRANGER else scheme
+            )  # nothing of a source is given to a stranger here
             left_out = Fitted(runs).left_out(scheme) if refit else shipped_left_out(runs, scheme)
             found = predict_left_out(runs, left_out)
             simple = baselines.constants_left_out(runs, left_out.folds)
