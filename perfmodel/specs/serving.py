@@ -42,6 +42,7 @@ TRAINING_ONLY: dict[str, str] = {
     "batch_per_accelerator": "the batch follows from serving.load; serving.max_batch limits it",
     "global_batch_tokens": "the tokens of a step follow from serving.load; serving.max_batched_tokens limits them",
     "seq_len": "serving.input_tokens and serving.output_tokens give the lengths",
+    "headroom": "serving.memory_fraction says how much of the memory the engine takes",
     "k": "serving.layout gives the accelerators of a replica and how many replicas there are",
     "steps": "a service has no last step",
     "tokens": "a service has no last token",

@@ -20,9 +20,11 @@ ORACLES = {
     "failures.young_interval_s": "decide/test_goodput.py",  # of the interval that a run saves at
     "pipeline.step_time": "properties/test_pipeline.py",  # of the schedule that workdepth walks
     "pipeline.uneven_step_time": "properties/test_pipeline.py",
+    "queueing.saturation_rate_per_s": "physics/test_queueing.py",  # of the saturation that a replica's steps give
     "stragglers.expected_max_with_slow_devices": "training/test_declared.py",  # of the step's limit
     "topology.bisection_bandwidth": "physics/test_topology.py",  # of the graph that `wiring` reads, by its largest flow
     "topology.group_bandwidth": "physics/test_topology.py",
+    "waiting.wait_quantile_s": "physics/test_waiting.py",
 }
 # Modules that only doctests and tests are made from.
 EXAMPLES = {"perfmodel.physics.examples"}
