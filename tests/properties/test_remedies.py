@@ -9,6 +9,7 @@ from random_jobs import jobs_of, random_job
 from perfmodel.decide.knee_causes import saved
 from perfmodel.decide.prediction import predict
 from perfmodel.decide.remedies import LINKS, slowest_link
+from perfmodel.specs.jobs import load_job
 
 SEEDS = jobs_of(60)
 
@@ -32,20 +33,16 @@ def test_no_other_remedy_saves_more_than_the_one_that_is_named():
     assert told >= len(SEEDS)
 
 
-def test_the_link_of_a_remedy_is_the_one_that_matters(tmp_path):
-    """Four cards a host without links of their own: a network sixteen times as fast changes little, the bus is the cause."""
+def test_the_link_of_a_remedy_is_the_one_that_matters():
+    """Four cards a host without links of their own: inside the host a faster network changes nothing, the bus does."""
     node = {"name": "rtx", "accelerator": "rtx-4090", "accelerators_per_node": 4}
-    words = {"workload": "bert-large", "global_batch": 1024, "layout": {"sharding": "ddp"}, "k": [1, 2, 4, 8]}
+    words = {"workload": "bert-large", "global_batch": 1024, "layout": {"sharding": "ddp"}, "k": [1, 2, 4]}
 
     def on(link: str):
-        from perfmodel.specs.jobs import load_job
-
         return predict(
             load_job(words | {"cluster": {"node": node, "nics_per_node": 1, "scale_out": link}}), draws=2
         )
 
     slow, fast = on("ethernet-25"), on("roce-400")
-    knee = slow.result["knee"]["threshold"]
-    assert fast.result["time_s"][-1] == pytest.approx(slow.result["time_s"][-1], rel=0.02)
-    assert "of the host's bus" in knee["remedy"]
-    assert slowest_link(slow.curve, knee["cause_part"], 3) == next(words for words in LINKS if "bus" in words)
+    assert fast.result["time_s"][-1] == pytest.approx(slow.result["time_s"][-1], rel=1e-3)
+    assert slowest_link(slow.curve, "data_parallel", 2) == next(words for words in LINKS if "bus" in words)
