@@ -31,7 +31,6 @@ Array = NDArray[np.float64]
 
 RESIZED = 0.02  # log change of an accelerator's batch from which it counts as another
 CHANCE = 0.02  # log difference between two timings of the same: repeats in the corpus deviate by 0.7 % (median), 2.3 (mean)
-REPEAT = 0.007  # log difference between two timings of one configuration and stack: its median in the corpus
 LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
 # Far beyond every real job, so that beliefs edited by hand overflow nothing: log-spread of a band, and of laws.
 WIDEST_BAND, LARGEST_GROWTH = 20.0, 50.0
@@ -125,19 +124,20 @@ class Asked:
 
 
 def need_of_laws(surprise: Array, k: Array) -> float:
-    """Share of the laws' weight that a model's errors at measured points justify: ``d^2 / (d^2 + c^2)``.
+    """Share of the laws' weight that a model's errors at measured points justify: ``d^4 / (d^4 + c^4)``.
 
     `surprise` are log errors of the model before it saw the points. d is their root mean square, about their mean where
-    several k were measured (a level alone says nothing about other k), and c what two timings of the same differ by.
+    several k were measured (a level alone says nothing about other k), and c what two timings of the same differ by. Below c
+    the timings agree with the model, and laws through their noise would move it elsewhere; the fourth power tells the two apart.
 
-    >>> need_of_laws(np.array([0.3, 0.3]), np.array([1.0, 8.0])), need_of_laws(np.array([0.007]), np.array([8.0]))
+    >>> need_of_laws(np.array([0.3, 0.3]), np.array([1.0, 8.0])), need_of_laws(np.array([0.02]), np.array([8.0]))
     (0.0, 0.5)
     """
     if surprise.size == 0:
         return 1.0
     several = np.ptp(k) > 0.0
     square = float(np.mean(np.square(surprise - surprise.mean() if several else surprise)))
-    return square / (square + REPEAT**2)
+    return square**2 / (square**2 + CHANCE**4)
 
 
 @dataclass(frozen=True)
