@@ -170,8 +170,7 @@ def report(results: dict[str, Any]) -> str:
         "",
         "![Predicted over measured time by K](figures/error_by_k.png)",
         "",
-        "Markers are the middle of the points of an octave of K, bars hold the inner 80 % of them. Around 4,096 accelerators",
-        "there are few runs, half of them MLPerf's steps of 4 to 36 ms, which are predicted some 1.6 times too slow.",
+        "Markers are the middle of the points of an octave of K, bars hold the inner 80 % of them.",
         "",
         "Times below a millisecond are mostly of sources that state no batch: seconds per sample and accelerator, of which",
         "only ratios over K are scored, after a calibration.",
@@ -285,6 +284,7 @@ def strangers(result: dict[str, Any]) -> list[str]:
                 *(percent(value[key]) for key in FIGURES_OF_A_ROW),
             ]
             for name, value in parts.items()
+            if value["points"]
         ]
     lines += table(header, rows)
     laws = result["modes"]["datasheet"]["baselines"]

@@ -149,6 +149,19 @@ ENVELOPE = {
             },
             "one_node": {"families": 0, "points": 0},
         },
+        "schemes": {
+            "stranger": {
+                "modes": {
+                    "datasheet": {
+                        "points": 3300,
+                        "by_source_weight": {
+                            "sources": 17, "points": 3300, "median_ape": 0.2, "mean_ape": 0.3, "p90_ape": 0.6, "coverage_90": 0.89,
+                        },
+                        "baselines": {"constant_mfu": {"median_ape": 0.1, "by_source_weight": {"median_ape": 0.35}}},
+                    }
+                }
+            }
+        },
         "collectives": {"points": 55, "median_ape": 0.05, "mean_ape": 0.06, "p90_ape": 0.1},
     },
 }  # fmt: skip
@@ -157,9 +170,12 @@ ENVELOPE = {
 def test_accuracy_table() -> None:
     table = accuracy.table(ENVELOPE)
     rows = [line for line in table.splitlines() if line.startswith("|")]
-    assert len(rows) == 3
-    for text in ("1,200", "3,400", "12.3 %", "20.0 %", "50.0 %", "91 %", "30.0 % (ring law)"):
+    assert len(rows) == 4
+    for text in ("17", "3,300", "20.0 %", "30.0 %", "60.0 %", "89 %", "35.0 % (constant mfu)"):
         assert text in rows[2]
+    assert "known stack" not in rows[2]
+    for text in ("known stack", "3,400", "12.3 %", "20.0 %", "50.0 %", "91 %", "30.0 % (ring law)"):
+        assert text in rows[3]
     assert "55 measured sweep points" in table
     assert "version 9.9" in table
 
