@@ -146,6 +146,11 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
         c = coefficients(found.setup, found.logs[:, None], found.k)
         stages = np.broadcast_to(interleaved(found.setup.operations, found.at, c).vpp, found.k.shape)
         made["vpp"] = Fact(float(stages[index]), "", "a belief: the virtual stages are not stated", "assumed")
+    if shown["recompute"] is None:
+        share = coefficients(found.setup, found.logs[:, None], found.k).recompute
+        made["recomputation"] = Fact(
+            float(np.ravel(share)[0]), "", "a belief: how much is repeated is not stated", "assumed"
+        )
     batch = float(np.asarray(found.setup.global_batch)[index])
     return made | {
         "K": Fact(float(found.k[index]), "", "job", DECLARED),

@@ -18,6 +18,7 @@ from perfmodel.physics.coefficients import Coefficients
 from perfmodel.physics.layouts import ONE_BUCKET, SHARDED, Layouts, Sharding
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
+from perfmodel.training.curve import FUSED as STATED_FUSED
 from perfmodel.training.curve import Curve, coefficients
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import Step, step
@@ -28,18 +29,30 @@ GRID = 49  # severities of a cause
 FUSED = 0.5  # share of attention without a fused kernel, below which the usual stack counts as fused
 
 
-def _unfused(setup: Setup, c: Coefficients) -> Coefficients:
-    return replace(c, unfused=np.maximum(c.unfused, 1.0)) if setup.facts.attention == "unfused" else c
+def _as_usual(setup: Setup, c: Coefficients) -> Coefficients:
+    return c
+
+
+def _fused(setup: Setup, c: Coefficients) -> Coefficients:
+    return (
+        replace(c, unfused=np.minimum(c.unfused, STATED_FUSED)) if setup.facts.attention == "unfused" else c
+    )
 
 
 def _gathered_late(setup: Setup, c: Coefficients) -> Coefficients:
     return replace(c, shard_cost=np.ones(())) if setup.facts.overlap_gather is False else c
 
 
-#: Facts of a stack that leave no doubt, by their names: what they make of the coefficients.
-STATED: Final[dict[str, Callable[[Setup, Coefficients], Coefficients]]] = {
-    "attention": _unfused,
-    "overlap_gather": _gathered_late,
+#: Facts of a stack that leave no doubt, by their names: what stating them and what leaving them out makes of a curve's
+#: coefficients. A curve knows of a stated attention kernel itself.
+STATED: Final[
+    dict[
+        str,
+        tuple[Callable[[Setup, Coefficients], Coefficients], Callable[[Setup, Coefficients], Coefficients]],
+    ]
+] = {
+    "attention": (_as_usual, _fused),
+    "overlap_gather": (_gathered_late, _as_usual),
 }
 
 
@@ -61,9 +74,8 @@ class Model:
         setup = curve.setup
         usual = coefficients(setup, curve.logs[:, None], curve.k)
         found = usual
-        for fact, change in STATED.items():
-            if fact != without:
-                found = change(setup, found)
+        for fact, (told, left_out) in STATED.items():
+            found = (left_out if fact == without else told)(setup, found)
         scale = float(curve.time_s[0]) / float(curve.step.time_s[0])
         seconds = float(step(setup.operations, setup.machine, curve.at, found).time_s[0]) * scale
         return cls(setup, setup.operations, setup.machine, curve.at, found, seconds, scale)

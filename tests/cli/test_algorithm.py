@@ -38,7 +38,7 @@ def test_one_word_for_all_or_one_for_each_kind(run):
     assert differs == {"tensor_parallel": True, "data_parallel": True}
     assert tensor["parts_s"]["tensor_parallel"] == tree["parts_s"]["tensor_parallel"]
     # What hides behind the backward pass moves a little with it; the algorithm itself does not.
-    assert tensor["parts_s"]["data_parallel"] == pytest.approx(auto["parts_s"]["data_parallel"], rel=1e-3)
+    assert tensor["parts_s"]["data_parallel"] == pytest.approx(auto["parts_s"]["data_parallel"], rel=1e-2)
 
 
 def test_explain_shows_the_algorithm_with_its_messages(run):

@@ -173,7 +173,10 @@ def test_any_claim_gets_a_verdict(
     json.loads(result.to_json())
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("vendor-*.yaml")))
+@pytest.mark.parametrize(
+    "name",
+    sorted(path.name for path in (ROOT / "examples").glob("vendor-*.yaml") if path.stem != "vendor-tokens"),
+)
 def test_every_shipped_slide_has_a_picture(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,7 +130,7 @@ def test_a_broken_folder_is_refused(run: Run, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("option", [("--refit",), ("--leave-out", "group"), ("--leave-out", "source")])
+@pytest.mark.parametrize("option", [("--refit",), ("--scheme", "group"), ("--scheme", "source")])
 def test_what_is_fitted_again_or_left_out_is_of_the_shipped_corpus(
     run: Run, tmp_path: Path, option: tuple[str, ...]
 ) -> None:

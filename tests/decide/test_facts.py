@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.beliefs.population import Beliefs, from_mapping
+from perfmodel.beliefs.population import Beliefs, from_mapping, shipped_beliefs
 from perfmodel.calibrate.run import calibrate_job
 from perfmodel.decide.prediction import predict
 from perfmodel.specs.jobs import Job, load_job
@@ -36,7 +36,7 @@ def notes(asked: Job, beliefs: Beliefs | None, words: str) -> list[str]:
     [
         ({"precision": "fp8"}, "precision bf16 there, fp8 here"),
         ({"seq_len": 2048}, "seq_len 8192 there, 2048 here"),
-        ({"framework": "fsdp_eager"}, "framework megatron_core there, fsdp_eager here"),
+        ({"framework": "fsdp_eager"}, "framework unknown there, fsdp_eager here"),
     ],
 )
 def test_beliefs_of_another_setting_are_used_with_a_warning(
@@ -76,7 +76,9 @@ def test_beliefs_of_older_versions_name_no_settings(tmp_path: Path) -> None:
 
 def test_a_framework_that_no_measured_run_has_is_named(tmp_path: Path) -> None:
     words = "no measured run of this class"
-    assert len(notes(job(framework="fsdp_compiled"), None, words)) == 1
-    assert notes(job(framework="fsdp_eager"), None, words) == []
-    own = calibrated(tmp_path, framework="fsdp_compiled")
-    assert notes(job(framework="fsdp_compiled"), own, words) == []
+    measured = shipped_beliefs()
+    counts = {key: n for key, n in measured.counts.items() if key[2] != "fsdp_compiled"}
+    values = {key: v for key, v in measured.values.items() if key[2] != "fsdp_compiled"}
+    older = replace(measured, counts=counts, values=values)
+    assert len(notes(job(framework="fsdp_compiled"), older, words)) == 1
+    assert notes(job(framework="fsdp_eager"), older, words) == []

@@ -53,6 +53,7 @@ def beliefs() -> Beliefs:
 
 def make(catalog: Catalog, **overrides: Any) -> Job:
     words = {"workload": "llama3-8b", "cluster": "dgx-h100", "k": "8..64", "global_batch": 128, "steps": 1000}
+    words["framework"] = "megatron_core"
     return load_job(None, overrides=words | overrides, catalog=catalog)
 
 
@@ -416,7 +417,7 @@ def test_a_swept_knee_is_as_cautious_as_a_predicted_one(catalog: Catalog) -> Non
         predict(load(f"cluster.scale_out.bandwidth={value} GB/s"), known).result for value in (1, 8)
     )
     assert sweep["knee_k"] == [found["knee"]["threshold"]["k"] for found in (slow, quick)]
-    assert sweep["knee_k"][0] < threshold_knee(np.array(slow["k"]), np.array(slow["efficiency"])).k
+    assert sweep["knee_k"][0] <= threshold_knee(np.array(slow["k"]), np.array(slow["efficiency"])).k
     assert slow["knee"]["threshold"]["how"].startswith(sweep["how"])
 
 

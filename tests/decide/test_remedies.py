@@ -83,7 +83,10 @@ def test_what_already_holds_is_not_offered(part, said, has, lacks):
     ("part", "said"),
     [
         ("imbalance", {"workload": "llama3-8b", "global_batch": 80, **layout(sharding="fsdp")}),
-        ("imbalance", {"length_spread": 0.3}),
+        (
+            "imbalance",
+            {"workload": "llama3-8b", "global_batch": 64, "length_spread": 0.3, **layout(sharding="fsdp")},
+        ),
         ("input_stall", {"input": {"loader": "20 MB/s"}}),
         ("serial", {"stalls": [{"time": "10 s", "every": 10}]}),
         ("straggler", {"slow_devices": {"share": 0.1, "slowdown": 1.5}}),

@@ -83,13 +83,14 @@ def test_what_does_not_fit_has_a_reason_and_no_phase():
     assert result["answer"].startswith("Nothing fits")
 
 
-@pytest.mark.parametrize(("precision", "above"), [("fp32", True), ("bf16", False)])
-def test_a_counted_rate_above_the_peak_is_explained(precision, above):
-    """VGG's 3x3 convolutions multiply less than is counted in 32 bit; what is executed stays below the peak."""
-    result = plain(roofline(job("vgg16", "dgx-a100", "1,8", precision=precision)).result)
-    assert (max(result["model_flop_utilisation"]) > 1.0) == above
-    assert any("Winograd" in note for note in result["notes"]) == above
-    assert all(rate < result["peak_flop_per_s"] for phase in result["phases"] for rate in phase["flop_per_s"])
+def test_what_is_executed_stays_below_the_peak():
+    """VGG's 3x3 convolutions multiply less than is counted in 32 bit."""
+    for precision in ("fp32", "bf16"):
+        result = plain(roofline(job("vgg16", "dgx-a100", "1,8", precision=precision)).result)
+        assert any("Winograd" in note for note in result["notes"]) == (precision == "fp32")
+        assert all(
+            rate < result["peak_flop_per_s"] for phase in result["phases"] for rate in phase["flop_per_s"]
+        )
 
 
 def test_logits_that_wait_for_narrow_loads_are_bound_by_compute():
