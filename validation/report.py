@@ -287,17 +287,18 @@ def strangers(result: dict[str, Any]) -> list[str]:
             if value["points"]
         ]
     lines += table(header, rows)
-    laws = result["modes"]["datasheet"]["baselines"]
-    ours = {"**perfmodel**": result["modes"]["datasheet"]["by_source_weight"]}
-    others = {words: laws[name]["by_source_weight"] for name, words in BASELINES.items()}
     lines += [
-        "Answers that need no fit of the physics, from datasheets, on the same points:",
+        "Answers that need no fit of the physics, on the same points, every source weighing the same:",
         "",
-        *table(
-            ["", "median", "mean", "p90"],
-            [[name, *(percent(value[key]) for key in ERRORS)] for name, value in (ours | others).items()],
-        ),
     ]
+    for mode, figures in result["modes"].items():
+        others = {
+            BASELINES.get(name, name): value["by_source_weight"]
+            for name, value in figures["baselines"].items()
+        }
+        ours = {"**perfmodel**": figures["by_source_weight"]}
+        rows = [[name, *(percent(value[key]) for key in ERRORS)] for name, value in (ours | others).items()]
+        lines += table([mode, "median", "mean", "p90"], rows)
     return lines
 
 

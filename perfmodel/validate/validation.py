@@ -33,10 +33,10 @@ from perfmodel.validate.memory import PEAKS, memory_figures, read_peaks
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
 from perfmodel.validate.resolve import Resolved, known_sweeps, resolve
-from perfmodel.validate.scores import errors, summary
+from perfmodel.validate.scores import by_source, errors, summary
 from perfmodel.validate.seen import families_of_the_fit
 from perfmodel.validate.serving_files import SERVED, runs_file
-from perfmodel.validate.strangers import baseline_figures, mfu_table, source_figures
+from perfmodel.validate.strangers import baseline_figures, mfu_table, source_figures, sources_of
 from perfmodel.validate.tables import Row
 from perfmodel.validate.unsaid import unsaid
 
@@ -350,11 +350,11 @@ def mode_figures(
     figures["baselines"] = (
         baseline_figures(resolved, scored, tables)
         if scored.mode == "datasheet"
-        else law_figures(data, scored)
+        else law_figures(resolved, scored)
     )
     crossing = crosses(data, scored)
     if scored.mode != "datasheet" and crossing.any():
-        figures["baselines_crossing"] = law_figures(data, scored, crossing)
+        figures["baselines_crossing"] = law_figures(resolved, scored, crossing)
     return figures
 
 
@@ -385,9 +385,10 @@ def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
 
 
 def law_figures(
-    data: Observations, scored: Scored, only: NDArray[np.bool_] | None = None
-) -> dict[str, dict[str, float]]:
-    """Errors of the one-line laws on the same points."""
+    resolved: Resolved, scored: Scored, only: NDArray[np.bool_] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Errors of the one-line laws on the same points, families weighing the same or, apart, sources."""
+    data = resolved.observations
     if scored.mode == "datasheet" or not scored.rows.size:
         return {}
     chosen = np.ones(scored.rows.size, dtype=bool) if only is None else only
@@ -401,11 +402,16 @@ def law_figures(
         for name in baselines.NAMES:
             found = baselines.predict(name, data.at.k[calibration], tau, data.at.k[rows])
             log_errors[name][inside] = np.log(found / truth)
-    figures = {name: errors(values[chosen], family[chosen]) for name, values in log_errors.items()}
-    return {
-        name: {key: row[key] for key in ("median_ape", "mean_ape", "p90_ape")}
-        for name, row in figures.items()
-    }
+    weights = by_source(family[chosen], sources_of(resolved))
+    keys = ("median_ape", "mean_ape", "p90_ape")
+
+    def figures(error: NDArray[np.float64]) -> dict[str, Any]:
+        alike, of_sources = (errors(error, family[chosen], w) for w in (None, weights))
+        return {key: alike[key] for key in keys} | {
+            "by_source_weight": {key: of_sources[key] for key in keys}
+        }
+
+    return {name: figures(values[chosen]) for name, values in log_errors.items()}
 
 
 def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
