@@ -52,11 +52,7 @@ def answer(envelope: Envelope) -> str:
         words += (
             f" Next hardware: {_named(other)} at {text.quantity(other['usd_per_million_tokens'], 'USD')}."
         )
-    speed = result.get("configurations_per_s")
-    return (
-        f"{words} {result.get('evaluated', 0):,} configurations in {text.quantity(result.get('seconds'), 's')}"
-        + (f", {text.number(float(speed))} a second." if speed else ".")
-    )
+    return f"{words} {result.get('evaluated', 0):,} configurations were tried."
 
 
 def _named(item: dict[str, Any]) -> str:
