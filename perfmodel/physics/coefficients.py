@@ -56,7 +56,7 @@ class Coefficients:
         _KERNELS,
     )
     unfused: Array = _coefficient(
-        0.03, 1.0, "framework*era framework*tuning",
+        0.03, 0.5, "framework*era framework*tuning",
         "1", "share of attention that runs without a fused kernel; above 1, so many times the leanest such kernels",
         _KERNELS,
     )  # fmt: skip
