@@ -145,7 +145,9 @@ def micro_batch(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         ops.attention_flop * (1.0 + ops.masked) * (3.0 + kept) / (m.peak16_flop_per_s * c.matmul),
         score * (4.0 * (1.0 + kept) + 8.0),
     ) + score * (9.0 * (1.0 + kept) + 11.0)
-    attention = b * share * ((1.0 - min(c.unfused, 1.0)) * fused + c.unfused * eager)
+    held = b * share * ops.score_elements * max(w, ops.least_score_bytes)
+    written = c.unfused / (1.0 + (held / m.memory_bytes) ** 8)
+    attention = b * share * ((1.0 - min(written, 1.0)) * fused + written * eager)
 
     cast = m.is_low_precision * c.cast_bytes * (ops.inner_traffic / 5.2 + ops.hidden_traffic / 6.5)
     kept_whole = share if at.sequence_parallel > 0 else share * at.tp

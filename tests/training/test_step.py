@@ -318,7 +318,7 @@ def with_value(name, value):
 
 
 def test_attention_without_a_fused_kernel_reads_and_writes_every_probability():
-    long = ops_of("llama3-8b", 8192)
+    long = ops_of("llama3-8b", 1024)
     layout = at(8.0, batch=8.0, micro_batch=1)
     fused = micro_batch(long, A100, layout, with_value("unfused", 0.0))
     unfused = micro_batch(long, A100, layout, with_value("unfused", 1.0))
