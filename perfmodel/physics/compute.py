@@ -196,24 +196,25 @@ def _attention(ops: Operations, machine: Machine, at: Layouts, c: Coefficients, 
         bytes_per_s=bandwidth,
     )
     softmax = ops.score_elements * score_bytes(ops, machine, again, SOFTMAX_BYTES) / bandwidth
-    written = c.unfused * scores_fit(ops, machine, at)
+    written = c.unfused * scores_fit(ops, machine, at, again)
     share = np.minimum(written, 1.0)
     return np.asarray(scale * ((1.0 - share) * fused + written * (products + softmax)))
 
 
-def scores_fit(ops: Operations, machine: Machine, at: Layouts) -> Array:
+def scores_fit(ops: Operations, machine: Machine, at: Layouts, again: Array) -> Array:
     r"""Whether the probabilities of attention without a fused kernel have room: one where they do, nothing where they do not.
 
-    .. math:: w = \frac{1}{1 + (V/M)^8}, \qquad V = b\,s\,w_s                                    (4)
+    .. math:: w = \frac{1}{1 + (V/M)^8}, \qquad V = b\,s\,w_s\,\max(1 - a, 1/L)                                    (4)
 
-    Such a kernel keeps the probabilities of every layer for the backward pass. With long sequences they exceed the memory M, and
-    whoever trains on them has a fused kernel; that a few may repeat them layer by layer instead is left out. Counted, no reference.
+    Such a kernel keeps the probabilities of every layer for the backward pass, or of one layer where they are made again. With
+    long sequences they exceed the memory M, and whoever trains on them has a fused kernel. Counted, no reference.
 
     Parameters
     ----------
     ops : operations of one sample (`physics.operations`).
     machine : numbers of the cluster in SI units (`physics.machine`).
     at : layouts (`physics.layouts`).
+    again : share of the forward pass that is repeated, 0 to 1.
 
     Returns
     -------
@@ -223,11 +224,12 @@ def scores_fit(ops: Operations, machine: Machine, at: Layouts) -> Array:
     >>> from perfmodel.physics.layouts import layouts
 
     >>> at = layouts(8, global_batch=8, accelerators_per_node=8)
-    >>> float(scores_fit(transformer(), node(), at).round(3))
+    >>> float(scores_fit(transformer(), node(), at, np.asarray(0.0)).round(3))
     1.0
     """
     width = 0.5 * np.maximum(machine.element_bytes, ops.least_score_bytes)
-    alive = at.micro_batch / (at.cp * at.tp * at.pp) * ops.score_elements * 2.0 * width
+    kept = np.maximum(1.0 - again, 1.0 / np.maximum(ops.layers, 1.0))
+    alive = at.micro_batch / (at.cp * at.tp * at.pp) * ops.score_elements * 2.0 * width * kept
     return np.asarray(1.0 / (1.0 + (alive / machine.memory_bytes) ** 8))
 
 

@@ -145,7 +145,13 @@ def micro_batch(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         ops.attention_flop * (1.0 + ops.masked) * (3.0 + kept) / (m.peak16_flop_per_s * c.matmul),
         score * (4.0 * (1.0 + kept) + 8.0),
     ) + score * (9.0 * (1.0 + kept) + 11.0)
-    held = b * share * ops.score_elements * max(w, ops.least_score_bytes)
+    held = (
+        b
+        * share
+        * ops.score_elements
+        * max(w, ops.least_score_bytes)
+        * max(1.0 - kept, 1.0 / max(ops.layers, 1.0))
+    )
     written = c.unfused / (1.0 + (held / m.memory_bytes) ** 8)
     attention = b * share * ((1.0 - min(written, 1.0)) * fused + written * eager)
 
