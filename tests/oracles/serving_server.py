@@ -30,6 +30,7 @@ class FakeServer:
     widest: int = 0
     waiting: deque[_Sequence] = field(default_factory=deque)
     running: list[_Sequence] = field(default_factory=list)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def steps(self) -> None:
         while True:
@@ -48,6 +49,7 @@ class FakeServer:
             self.running = [s for s in self.running if s.left > 0]
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
         try:
             while request := await reader.readline():
                 length = 0
@@ -63,6 +65,7 @@ class FakeServer:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            self.writers.discard(writer)
             writer.close()
 
     def _plain(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
@@ -117,9 +120,15 @@ def served(server: FakeServer) -> Iterator[str]:
         await stop.wait()
         stepping.cancel()
         listening.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await asyncio.sleep(0)
+        for writer in list(server.writers):
+            writer.close()  # its reader ends, and so does what handles it
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            _, late = await asyncio.wait(others, timeout=0.1)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.sleep(0.01)  # transports are closed in the next turn of the loop
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
