@@ -40,8 +40,8 @@ TARGETS: tuple[tuple[str, str, str | None, tuple[float, ...]], ...] = (
 )
 COVERAGE = (0.87, 0.93)  # of the 90 % bands, all sources
 LEAST_COVERAGE, LEAST_SOURCES = 0.82, 8  # of every class with so many sources, and of every band of K
-# How often the reported half was scored: once for each refit of the form that a release ships.
-SCORED = 1
+# How often the reported half was scored with the form as it is: raise it by hand with every look.
+SCORED = 2
 SCHEMES = {
     "stranger": "Strangers: whole source left out, its own labels",
     "source": "Whole source left out, labels by the runs' scripts",
