@@ -363,7 +363,7 @@ def peers(source: dict[str, Any]) -> list[str]:
         rows.append([label, percent(found["mean_ape"]), percent(found["median_ape"]), first, second])
     note = (
         "Peers as shipped, or by their own claim; ours predicts with the source left out and nothing profiled.",
-        "These are few runs: fits of some forty variants of the model gave 0.8 to 14.3 % on Korthikanti's, so a point or two is no",
+        "These are few runs, and what follows is of earlier fits: some forty variants of the model gave 0.8 to 14.3 % on Korthikanti's, so a point or two is no",
         "difference. How the host's time grows with tensor ranks was read off vTrain's one-node runs, and that their vocabulary is",
         "not padded was first seen in their times, then in its code: that row owes both something. Korthikanti's came out 4 % too",
         "slow before what their paper says of overlap in the backward pass was a label of theirs; nothing was fitted to them.",
