@@ -32,37 +32,62 @@ def interruptible(verb: str | None) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    timers: list[threading.Timer] = []
     heard = False
     report = sys.unraisablehook
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal heard
         heard = True
-        if verb not in _OWN_TIME and not timers:
-            timers.append(threading.Timer(GRACE_S, _end))
-            timers[0].daemon = True
-            timers[0].start()
         raise Interrupted
 
     # A caller that ignores a signal (nohup, a shell's background job) goes on ignoring it.
-    changed = [number for number in numbers if before[number] is not signal.SIG_IGN]
-    for number in changed:
-        signal.signal(number, stop)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    changed = [number for number in before if before[number] is not signal.SIG_IGN]
     # Raised inside a destructor or a callback of a weak reference the exception goes no further: no reason for words.
     sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, Interrupted) else report(lost)
+    with _deadline() if verb not in _OWN_TIME else contextlib.nullcontext():
+        for number in changed:
+            signal.signal(number, stop)
+        try:
+            yield
+            if heard:
+                raise Interrupted
+        finally:
+            sys.unraisablehook = report
+            for number in changed:
+                signal.signal(number, before[number])
+
+
+@contextlib.contextmanager
+def _deadline() -> Iterator[None]:
+    """End the process GRACE_S after a signal, unless the block is left before.
+
+    Python runs a signal's handler in the main thread between two of its instructions, which a long call delays. The
+    interpreter writes the number of the signal to a descriptor at once, and a thread of our own waits for that.
+    """
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    left = threading.Event()
+
+    def wait() -> None:
+        if os.read(receiver, 1) and not left.wait(GRACE_S):
+            _end()
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    before = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
     try:
         yield
-        if heard:
-            raise Interrupted
     finally:
-        sys.unraisablehook = report
-        for timer in timers:
-            timer.cancel()
-        for number in changed:
-            signal.signal(number, before[number])
+        left.set()
+        signal.set_wakeup_fd(before)
+        os.close(sender)
+        waiter.join()
+        os.close(receiver)
+
+
+# A signal to a worker (a pool ends its workers with one) is no signal to its parent, whose descriptor it inherits.
+os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
 
 def _end() -> None:
