@@ -107,6 +107,7 @@ class Layouts:
     sharding: Array  # a Sharding
     shard_group: Array  # ranks that share one copy of what is sharded
     recompute: Array  # share of a forward pass repeated; NaN where nobody said
+    freed: Array  # share of its activations for which there is no room, where nobody said what is repeated
     selective: Array  # 1 where attention is recomputed
     sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
     per_node: Array  # accelerators of the job in each node
@@ -318,6 +319,7 @@ def layouts(
     sharding: ArrayLike = Sharding.DDP,
     shard_group: ArrayLike | None = None,
     recompute: ArrayLike = 0.0,
+    freed: ArrayLike = 1.0,
     selective: ArrayLike = 0.0,
     sequence_parallel: ArrayLike = 1.0,
     per_node: ArrayLike | None = None,
@@ -337,7 +339,7 @@ def layouts(
     tp, pp, cp, ep, etp, vpp, dp : degrees; `etp` 0: what tensor groups leave to it; `dp` None: what K leaves.
     micro_batch, accumulation : samples of a micro-batch, micro-batches of a step.
     sharding, shard_group : code of `Sharding`, and the ranks that share one copy.
-    recompute, selective, sequence_parallel : see `Layouts`.
+    recompute, freed, selective, sequence_parallel : see `Layouts`.
     per_node : accelerators of the job in a node; None: as many as a node holds.
     declared : values by name.
 
@@ -376,6 +378,7 @@ def layouts(
         sharding=np.asarray(sharding, dtype=float),
         shard_group=dp_ * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
         recompute=np.asarray(recompute, dtype=float),
+        freed=np.asarray(freed, dtype=float),
         selective=np.asarray(selective, dtype=float),
         sequence_parallel=np.asarray(sequence_parallel, dtype=float),
         per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))

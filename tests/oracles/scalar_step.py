@@ -131,7 +131,7 @@ def products(ops: Any, m: Any, at: Any, c: Any, again: float) -> tuple[float, fl
 
 def micro_batch(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
     """Device seconds of an average stage, of the words, and host seconds."""
-    again = min(c.recompute, 1.0) if math.isnan(at.recompute) else at.recompute
+    again = at.freed ** -math.log2(c.recompute) if math.isnan(at.recompute) else at.recompute
     memory = m.memory_bytes_per_s * c.memory
     share = 1.0 / (at.cp * at.tp * at.pp)
     b, w = at.micro_batch, m.element_bytes

@@ -49,7 +49,7 @@ LAYOUTS = [
     ("hsdp", {"k": 64.0, "micro_batch": 1, "sharding": Sharding.HSDP, "shard_group": 8.0}),
     ("zero1 in groups", {"k": 64.0, "micro_batch": 4, "sharding": Sharding.ZERO1, "shard_group": 16.0}),
     ("server", {"k": 32.0, "sharding": Sharding.PARAMETER_SERVER}),
-    ("tensor", {"k": 32.0, "tp": 4, "micro_batch": 1, "recompute": np.nan}),
+    ("tensor", {"k": 32.0, "tp": 4, "micro_batch": 1, "recompute": np.nan, "freed": 0.6}),
     ("context", {"k": 64.0, "tp": 2, "cp": 4, "micro_batch": 1, "recompute": 0.05, "selective": 1.0}),
     ("pipeline", {"k": 64.0, "tp": 2, "pp": 4, "micro_batch": 1, "vpp": 2}),
     ("believed stages", {"k": 64.0, "pp": 8, "micro_batch": 1, "vpp": np.nan, "sequence_parallel": 0.0}),
