@@ -126,12 +126,14 @@ def knees(
         return efficiency(k, seconds, regime=regime, baseline=baseline)
 
     caution = cautious(np.ones_like(k), doubt, odds)
+    ends = np.stack([cautious(np.ones_like(k), doubt, chance) for chance in (RISK, 1.0 - RISK)])
     draws = found.draws_s if found.draws_s.size else found.time_s[None]
     draws_up = speedup_of(draws)
     by_rule: dict[str, tuple[KneeOf, Knee]] = {
         "threshold": (
             lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
-            threshold_knee(k, efficiency_of(draws), threshold=threshold),
+            # The knees of the two ends of the efficiency's band, which was checked on measured runs: draws are narrower.
+            threshold_knee(k, efficiency_of(found.time_s) * ends, threshold=threshold),
         ),
         "curvature": (
             lambda seconds: curvature_knee(k, speedup_of(seconds)),
@@ -155,10 +157,6 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
     """One knee with its interval, cause, remedy and the knee by the same rule after it."""
     centre = knee_of(found.time_s)
     low, high = drawn.interval()
-    if rule == "threshold":
-        # The draws are centred on the curve itself: the cautious knee may lie before them all.
-        here = float(centre.k) if bool(centre.reached) else np.inf
-        low, high = min(low, here), max(high, here)
     entry: dict[str, Any] = {
         "k": int(centre.k) if np.isfinite(centre.k) else None,
         "k_low": int(low) if np.isfinite(low) else None,

@@ -26,9 +26,10 @@ from perfmodel.validate.fitting import (
     fold_of_families,
     held_out,
     measured_families,
+    unmeasured_bends,
 )
 from perfmodel.validate.folds import STRANGER, Folds, scheme_of, shipped_folds
-from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.knees import bends, crossfit_odds, knees_in_bands, score_knees
 from perfmodel.validate.memory import PEAKS, memory_figures, read_peaks
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
@@ -98,7 +99,10 @@ def validate(
         if mode == "datasheet" and not is_shipped:
             far += _far_off(resolved, scored)
     if is_shipped:
-        strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
+        stated = resolved if scheme == STRANGER else _as_stated(catalog)
+        strangers = result["modes"] if scheme == STRANGER else _strangers(stated, modes, *fitted)
+        if "datasheet" in strangers:
+            strangers["datasheet"]["knee_bands"] = _knee_bands(stated, *fitted)
         result["schemes"] = {STRANGER: {"modes": strangers}}
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
     peaks = (folder or shipped_corpus()) / PEAKS
@@ -271,7 +275,7 @@ def shipped_utilisations() -> dict[str, float]:
 
 
 def _refitted(resolved: Resolved, scheme: str, catalog: Catalog) -> tuple[Folds, Beliefs]:
-    stated = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+    stated = _as_stated(catalog)
     schemes = tuple(dict.fromkeys((UNSEEN, scheme_of(scheme))))
     fitted = fit_everything(resolved, stated, spreads={}, schemes=schemes, workers=os.cpu_count() or 1)
     return fitted.folds, fitted.beliefs
@@ -296,9 +300,13 @@ def _held_out(
     )
 
 
-def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
+def _as_stated(catalog: Catalog) -> Resolved:
+    """The shipped corpus with the labels of its sources."""
+    return resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+
+
+def _strangers(resolved: Resolved, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
     """Figures of all modes with whole sources left out and the labels that they state."""
-    resolved = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
     beliefs_for, fold_of, tables = _held_out(resolved, STRANGER, folds, beliefs)
     ids = measured_families(resolved.observations)
     return {
@@ -307,6 +315,13 @@ def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Be
         )
         for mode in modes
     }
+
+
+def _knee_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float | int | None]:
+    """How knees that nothing was measured for hold in their bands, every source weighing the same."""
+    curves = unmeasured_bends(resolved, folds, beliefs)
+    weights = by_source(np.array([one.family for one in curves], dtype=np.intp), sources_of(resolved))
+    return knees_in_bands(curves, weights)
 
 
 def mode_figures(
