@@ -131,6 +131,7 @@ class Layouts:
     bucket_bytes: Array
     first_bucket_bytes: Array
     tp_hidden: Array  # of the four tensor-parallel calls of a layer; NaN: the belief about them holds
+    expert_hidden: Array  # 1 where compute hides the exchange of experts, 0 where nothing does; NaN: the belief about it holds
     stall_s: Array  # mean of a step
     run_steps: Array  # of a run whose whole time, start included, is shared by them; infinite: steady ones
     loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
@@ -185,6 +186,7 @@ DECLARED: dict[str, float] = {
     "bucket_bytes": BUCKET_BYTES,
     "first_bucket_bytes": FIRST_BUCKET_BYTES,
     "tp_hidden": np.nan,
+    "expert_hidden": np.nan,
     "stall_s": 0.0,
     "run_steps": np.inf,
     "loader_bytes_per_s": np.inf,

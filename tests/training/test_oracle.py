@@ -102,6 +102,12 @@ def test_what_a_job_declares(said):
         compare(OPS["llama3-8b"], MACHINES["h100"], laid(said, declared={name: value}))
 
 
+@pytest.mark.parametrize("hidden", [0.0, 1.0])
+def test_experts_whose_exchange_is_stated(hidden):
+    said = dict(LAYOUTS[13][1])
+    compare(OPS["mixtral-8x7b"], MACHINES["h100"], laid(said, declared={"expert_hidden": hidden}))
+
+
 @pytest.mark.parametrize(
     "change",
     [
