@@ -53,14 +53,21 @@ def test_the_usual_network_is_the_median_share_over_nodes_of_an_accelerator_else
 
 
 def test_a_node_that_names_no_link_has_the_usual_one_of_its_accelerator(tmp_path: Path) -> None:
-    node = Node(accelerator=SHIPPED.get("accelerators", "a100-sxm4-40gb"), accelerators_per_node=8)
-    cluster, notes = completed(Cluster(node=node), SHIPPED)
+    node = Node(
+        name="mine", accelerator=SHIPPED.get("accelerators", "a100-sxm4-40gb"), accelerators_per_node=8
+    )
+    cluster, notes = completed(Cluster(name="c", node=node), SHIPPED)
     assert cluster.node.scale_up == SHIPPED.get("links", "nvswitch-2")
     assert "scale_up nvswitch-2, the usual link of a100-sxm4-40gb, is a default" in notes
-    alone, _ = completed(Cluster(node=node.model_copy(update={"accelerators_per_node": 1})), SHIPPED)
+    alone, _ = completed(
+        Cluster(name="c", node=node.model_copy(update={"accelerators_per_node": 1})), SHIPPED
+    )
     assert alone.node.scale_up is None
     unknown = catalog(tmp_path).get("accelerators", "old")
-    bare, _ = completed(Cluster(node=Node(accelerator=unknown, accelerators_per_node=8)), catalog(tmp_path))
+    bare, _ = completed(
+        Cluster(name="c", node=Node(name="mine", accelerator=unknown, accelerators_per_node=8)),
+        catalog(tmp_path),
+    )
     assert bare.node.scale_up is None  # on the host's bus
 
 
