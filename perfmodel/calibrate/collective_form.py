@@ -167,7 +167,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
     )
 
 
-def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
+def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, object]:
     accelerators, links = set(catalog.names("accelerators")), set(catalog.names("links"))
     name = text["accelerator"]
     accelerator: Any = catalog.get("accelerators", name) if name in accelerators else None

@@ -340,7 +340,7 @@ def _solve(problem: _Problem, state: _State, iterations: int) -> _State:
     return state
 
 
-def pack(found: Fit) -> dict[str, Any]:
+def pack(found: Fit) -> dict[str, object]:
     """Plain data for the priors file: medians (as multiples of the level's mean), log-spreads and counts."""
     return {
         "schema": SCHEMA,

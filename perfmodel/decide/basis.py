@@ -29,13 +29,13 @@ def not_modelled() -> list[dict[str, str]]:
     return [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED]
 
 
-def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, Any]:
+def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, object]:
     """Every input that matters, with value, confidence and source; then every belief with its basis.
 
     With `beliefs` the power behind joules and grams is among them.
     """
     node = job.cluster.node
-    items: dict[str, Any] = {}
+    items: dict[str, object] = {}
     for label, record in (
         ("workload", job.workload),
         ("accelerator", node.accelerator),

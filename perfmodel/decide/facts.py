@@ -138,7 +138,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     how, basis = ("the fastest that fits", "chosen") if job.layout == "auto" else ("job", DECLARED)
     names = {"micro_batch": "micro-batch", "recompute": "recomputation"}
     made: dict[str, Fact] = {
-        names.get(key, key): Fact(value if isinstance(value, str) else float(value), "", how, basis)
+        names.get(key, key): Fact(
+            float(value) if isinstance(value, (int, float)) else str(value), "", how, basis
+        )
         for key, value in shown.items()
         if value is not None
     }

@@ -30,7 +30,7 @@ def wall_time(made: Prediction) -> Result:
     middle: list[float | None] = plain(np.asarray(run["time_s"]))
     # Schedulers count whole minutes, and cut what is longer.
     seconds = [None if value is None else int(np.ceil(value / MINUTE_S) * MINUTE_S) for value in asked]
-    rows: dict[str, Any] = {
+    rows: dict[str, object] = {
         "k": [int(k) for k in ks],
         "steps": [int(steps) for steps in np.asarray(run["steps"])],
         "expected_s": middle,

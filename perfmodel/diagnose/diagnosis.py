@@ -46,7 +46,7 @@ def diagnose(
     trace: Sequence[Path] = (),
     ranks: Path | None = None,
     *,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     beliefs: Beliefs | None = None,
     preset: str | None = None,
     pattern: str | None = None,
@@ -69,7 +69,7 @@ def diagnose(
 
 def judge(
     job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, object]:  # fmt: skip
     """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
     notes = [] if notes is None else notes
     found = _expected(job, known, seed, notes)
@@ -89,7 +89,7 @@ def judge(
     band = [float(end[0]) * model.time_s / float(found.time_s[0]) for end in (found.low_s, found.high_s)]
     verdict = _verdict(seen, model, band, weighed, odds, traced is not None)
     causes = _causes(weighed, probability, model, seen, measured) if verdict == "slow" else []
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "verdict": verdict,
         "k": int(found.k[0]),
         "layout": found.names[0],
@@ -146,7 +146,7 @@ def _expected(job: Job, known: Beliefs, seed: int, notes: list[str]) -> Curve:
 
 
 def _job_of(
-    config: Sequence[Path], said: dict[str, Any], seen: Measured, specs: Sequence[Path], notes: list[str]
+    config: Sequence[Path], said: dict[str, object], seen: Measured, specs: Sequence[Path], notes: list[str]
 ) -> tuple[Job, Configured]:
     """The job at the K and batch of the run: a flag says, else the log, else the configuration."""
     if seen.k is not None:
@@ -240,7 +240,7 @@ def _causes(
     return rows
 
 
-def _parts(measured: Seen) -> list[dict[str, Any]]:
+def _parts(measured: Seen) -> list[dict[str, object]]:
     """Measured beside expected, by what a trace shows; the step alone without one."""
     words = {STEP: "the whole step", SLOWEST: "slowest rank over the mean"}
     return [
@@ -257,7 +257,7 @@ def _parts(measured: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, Any] | None:
+def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, object] | None:
     """What would tell the two likeliest causes apart."""
     return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 

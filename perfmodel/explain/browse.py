@@ -21,7 +21,7 @@ from perfmodel.specs.hardware import Accelerator, Link, Node
 from perfmodel.units import UnitError, parse
 
 _COMPARE = re.compile(r"\s*([a-z][\w.]*)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*")
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 def rented(catalog: Catalog) -> dict[str, float]:
@@ -49,8 +49,9 @@ def listing(
     if kind == "accelerators":
         prices = rented(catalog)
         for row in rows:
-            row["usd_per_h"] = prices.get(row["name"])
-            row["flop_per_byte_per_usd"] = _over(row["ridge_flop_per_byte"], row["usd_per_h"])
+            ridge, price = row["ridge_flop_per_byte"], prices.get(str(row["name"]))
+            row["usd_per_h"] = price
+            row["flop_per_byte_per_usd"] = ridge / price if isinstance(ridge, float) and price else None
     if match:
         rows = [
             row
@@ -214,7 +215,7 @@ def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: st
     """A column of the rows, or an attribute of the entries."""
     if rows and key in rows[0]:
         return [row[key] for row in rows]
-    entries = [catalog.get(kind, row["name"]) for row in rows]
+    entries = [catalog.get(kind, str(row["name"])) for row in rows]
     if rows and key not in type(entries[0]).model_fields and not key.startswith("peak."):
         known = [*rows[0], *type(entries[0]).model_fields]
         hint = f"columns: {', '.join(rows[0])}"
@@ -262,7 +263,7 @@ def _kept(catalog: Catalog, kind: str, rows: Sequence[Row], text: str) -> list[b
 
 
 def _limit(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, wanted: str) -> float:
-    model = type(catalog.get(kind, rows[0]["name"]))
+    model = type(catalog.get(kind, str(rows[0]["name"])))
     dimension = "FLOP/s" if key.startswith("peak.") else dimension_of(model, key) or "1"
     try:
         return parse(wanted, dimension)

@@ -177,7 +177,7 @@ def _result(
     at: int | None,
     draws: int,
     seed: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     left, right = first.curve, second.curve
     if left is None or right is None:
         raise ValueError("a prediction without its curve cannot be compared")

@@ -89,7 +89,7 @@ def _derived(catalog: Catalog, entry: Record, today: datetime.date) -> Iterable[
         yield from _node_figures(entry)
     elif isinstance(entry, Offer):
         for key, rate in offer_row(entry, today).items():
-            if key.endswith("_usd_per_h") and rate is not None:
+            if key.endswith("_usd_per_h") and isinstance(rate, float):
                 regime = key.removesuffix("_usd_per_h").replace("_", "-")
                 yield _figure(f"{regime} per accelerator", rate, f"{rate:.4g} USD/h", "price / accelerators")
         age = age_days(entry.date, today)

@@ -49,8 +49,7 @@ def explain(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Expla
         raise ValueError(f"one K can be explained at a time, not {len(job.k)}")
     known = beliefs or shipped_beliefs()
     found = curve_of(job, known, draws=0, seed=seed)
-    answer = _answer(job, found) if found.feasible[0] else _infeasible(job, found)
-    answer["notes"] = [*foreign(job, known), *unmeasured(job, known), *answer["notes"]]
+    answer = _answer(job, found, known) if found.feasible[0] else _infeasible(job, found, known)
     return Explanation("explanation", inputs_of(job, known), answer, seed, curve=found)
 
 
@@ -62,7 +61,7 @@ def point_of(found: Curve) -> Point:
     return Point(setup.operations, setup.machine, interleaved(setup.operations, found.at, c), c, scale)
 
 
-def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
+def _infeasible(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     return {
         "k": int(found.k[0]),
         "time_s": None,
@@ -74,11 +73,11 @@ def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
         "timeline": None,
         **_memory(found),
         "defaults": defaults(job, found),
-        "notes": _notes(job),
+        "notes": _notes(job, beliefs),
     }
 
 
-def _answer(job: Job, found: Curve) -> dict[str, Any]:
+def _answer(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     time = float(found.time_s[0])
     point = point_of(found)
     known = facts(job, found, 0)
@@ -106,13 +105,14 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "sensitivity": sensitivity(found),
         "rests_on": rests_on(job, found),
         "not_modelled": not_modelled(),
-        "notes": [*_notes(job), *_declared(known)],
+        "notes": [*_notes(job, beliefs), *_declared(known)],
     }
 
 
-def _notes(job: Job) -> list[str]:
-    """What the job left open, prices apart: a step has none."""
-    return [note for note in job.notes if not note.startswith("price")]
+def _notes(job: Job, beliefs: Beliefs) -> list[str]:
+    """What the beliefs do not cover and what the job left open, prices apart: a step has none."""
+    own = [note for note in job.notes if not note.startswith("price")]
+    return [*foreign(job, beliefs), *unmeasured(job, beliefs), *own]
 
 
 def _declared(known: dict[str, Fact]) -> list[str]:
@@ -124,7 +124,7 @@ def _declared(known: dict[str, Fact]) -> list[str]:
     return notes + [source for source in sources.values() if source.startswith(FRAMEWORK_DEFAULT)]
 
 
-def _memory(found: Curve) -> dict[str, Any]:
+def _memory(found: Curve) -> dict[str, object]:
     parts = {
         name: float(np.broadcast_to(value, found.k.shape)[0]) for name, value in found.memory.parts.items()
     }
@@ -176,7 +176,7 @@ def _unmoved(found: Curve, point: Point) -> dict[str, set[str]]:
 
 def _term(
     found: Curve, name: str, time: float, known: dict[str, Fact], slopes: dict[str, float], still: set[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One row: time, share, formula, its inputs, and the inputs that it answers to most."""
     term = BY_NAME[name]
     seconds = float(found.parts[name][0])
@@ -196,7 +196,7 @@ def _term(
     }
 
 
-def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, Any]:
+def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, object]:
     return {
         "name": name,
         "value": fact.value,
@@ -209,7 +209,7 @@ def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, Any]:
     }
 
 
-def _belief(found: Curve, name: str, slope: float) -> dict[str, Any]:
+def _belief(found: Curve, name: str, slope: float) -> dict[str, object]:
     index = NAMES.index(name)
     value, unit = float(np.exp(found.logs[index])), UNITS[name]
     spread = float(found.belief.spread[index])
@@ -226,7 +226,7 @@ def _belief(found: Curve, name: str, slope: float) -> dict[str, Any]:
     }
 
 
-def _phases(point: Point, time: float) -> list[dict[str, Any]]:
+def _phases(point: Point, time: float) -> list[dict[str, object]]:
     """What the arithmetic is made of, seconds a step."""
     mb = micro_batch(point.ops, point.machine, point.at, point.c)
     m = float(np.ravel(point.at.accumulation)[0]) * point.scale

@@ -367,7 +367,7 @@ _FORMULAS: Final = {
 }
 
 
-def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dict[str, Any]:
+def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dict[str, object]:
     """A measured call with what the model says of it; a forced ring is compared with the ring."""
     name = (
         "ring"
@@ -439,7 +439,7 @@ def _result(
     )
 
 
-def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, Any]:
+def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, object]:
     """Times of the largest group over sizes, for a plot: a thousand times around what was asked."""
     low, high = asked.sizes[0], asked.sizes[-1]
     if high < 1e3 * low:

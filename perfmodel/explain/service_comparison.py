@@ -36,7 +36,7 @@ def compare_services(
     rows = []
     rest = {name: _log(measured[1][name], measured[0][name]) for name in METRICS}
     for name, before, after, changed in _changes(a, b):
-        row: dict[str, Any] = {"input": name, "before": before, "after": after}
+        row: dict[str, object] = {"input": name, "before": before, "after": after}
         try:
             found: Mapping[str, float] | None = _measured(service_of(changed, known))
         except SpecError:  # this input alone makes no service: both belong together

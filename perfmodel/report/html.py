@@ -84,7 +84,7 @@ def render(envelope: Envelope, command: str = "") -> str:
     )
 
 
-def read(page: str) -> dict[str, Any]:
+def read(page: str) -> dict[str, object]:
     """The envelope inside a report; a `SpecError` when there is none."""
     match = _ISLAND.search(page)
     if match is None:

@@ -11,7 +11,7 @@ _MEASURED = 1000  # number of the first process of a measured step
 
 
 def document(
-    timeline: Mapping[str, Any], about: Mapping[str, str], measured: Sequence[Mapping[str, Any]] = ()
+    timeline: Mapping[str, object], about: Mapping[str, str], measured: Sequence[Mapping[str, object]] = ()
 ) -> str:
     """The trace as JSON text.
 
@@ -88,5 +88,5 @@ def _beside(step: Mapping[str, Any], first: int) -> Iterable[dict[str, Any]]:
         }
 
 
-def _meta(name: str, pid: int, tid: int, args: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(name: str, pid: int, tid: int, args: Mapping[str, object]) -> dict[str, object]:
     return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": dict(args)}

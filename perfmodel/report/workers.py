@@ -57,7 +57,7 @@ def draw(row: Mapping[str, Any], width: int = 960, identity: str = "workers") ->
     )
 
 
-def figures(rows: Sequence[Mapping[str, Any]]) -> str:
+def figures(rows: Sequence[Mapping[str, object]]) -> str:
     """A figure for each run, with its legend, for a page."""
     made = []
     for number, row in enumerate(rows):

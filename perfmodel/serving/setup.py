@@ -76,7 +76,7 @@ class Service:
             degrees = degrees[:, 0]
         tensor, pipeline, groups, experts = degrees
         speculative = said.speculative
-        made: dict[str, Any] = {
+        made: dict[str, object] = {
             "tensor": tensor,
             "pipeline": pipeline,
             "attention_replicas": groups,

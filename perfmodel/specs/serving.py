@@ -90,7 +90,7 @@ class RateText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         example = "200 /s" if self.one else "1..64 /s"
         return {"type": "string", "pattern": r"^[0-9].*/ ?(s|min|h)", "examples": [example]}
 
@@ -156,7 +156,7 @@ class CountsText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         whole = {"type": "integer", "minimum": 1}
         return {
             "anyOf": [whole, {"type": "string", "examples": ["1..512"]}, {"type": "array", "items": whole}]
@@ -183,7 +183,7 @@ class ArrivalText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         return {"type": "string", "examples": ["poisson", "gamma(1.5)", "closed"]}
 
     def read(self, value: Any) -> float:

@@ -68,7 +68,7 @@ def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
     ]
     for curve in curves:
         curve |= _worth(curve, k)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "law": options.law,
         "k": list(options.k),
         "regime": "weak" if options.law == "gustafson" else options.regime,
@@ -87,7 +87,7 @@ def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
     return Result("law", asdict(options), result, seed)
 
 
-def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[str, Any]:
+def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[str, object]:
     level = options.efficiency
     ceiling: float
     peak: float = np.inf
@@ -146,7 +146,7 @@ def _worth(curve: Mapping[str, Any], k: Array) -> dict[str, Any]:
     }
 
 
-def _communication(options: LawOptions, k: Array, serial: float) -> dict[str, Any]:
+def _communication(options: LawOptions, k: Array, serial: float) -> dict[str, object]:
     def time_at(workers: Array) -> Array:
         return laws.communicating_time(
             workers,

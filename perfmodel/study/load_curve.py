@@ -149,7 +149,7 @@ def study_load(
             ]
         )
     slo = _slo_knee(curve, objectives)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "load_kind": curve.kind,
         "load": curve.load,
         "repeats": curve.repeats,
@@ -213,7 +213,7 @@ def _crossing(load: Array, values: Array, limit: float) -> tuple[float, float | 
     return float(at), float(x[first - 1]), float(x[first])
 
 
-def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> dict[str, Any]:
+def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> dict[str, object]:
     """The largest load that keeps every objective; between measured loads it is interpolated."""
     if not objectives:
         return {"load": None, "low": None, "high": None, "cause": "no objective was given"}
@@ -232,7 +232,7 @@ def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> dict[str, Any]:
     return {"load": at, "low": low, "high": high, "cause": name}
 
 
-def _curvature(curve: Curve) -> dict[str, Any]:
+def _curvature(curve: Curve) -> dict[str, object]:
     x = curve.columns["throughput_out_tokens_per_s"]
     if np.isfinite(x).sum() < 3:
         return {"load": None, "cause": "fewer than three loads with a throughput"}
@@ -242,7 +242,7 @@ def _curvature(curve: Curve) -> dict[str, Any]:
     return {"load": float(knee.k), "cause": "throughput bends most"}
 
 
-def _doubled(curve: Curve) -> dict[str, Any]:
+def _doubled(curve: Curve) -> dict[str, object]:
     name = "tpot_mean" if "tpot_mean" in curve.columns else "tpot_p50"
     values = curve.seconds(name)
     if not np.isfinite(values).any():
@@ -254,7 +254,7 @@ def _doubled(curve: Curve) -> dict[str, Any]:
     return {"load": at, "low": low, "high": high, "cause": f"{name} is twice its value at the smallest load"}
 
 
-def _saturated(curve: Curve) -> dict[str, Any]:
+def _saturated(curve: Curve) -> dict[str, object]:
     """The smallest rate of which the server answered less than 95 %."""
     if curve.kind != "rate":
         return {
@@ -271,7 +271,7 @@ def _saturated(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _verdict(curve: Curve, objective: Objective) -> dict[str, Any]:
+def _verdict(curve: Curve, objective: Objective) -> dict[str, object]:
     values = curve.seconds(objective.name)
     at, low, _ = _crossing(curve.load, values, objective.limit_s)
     return {
@@ -309,7 +309,7 @@ def _under(curve: Curve, slo: Mapping[str, Any], objectives: Sequence[Objective]
     }
 
 
-def _least_latency(curve: Curve, floor: float | None) -> dict[str, Any] | None:
+def _least_latency(curve: Curve, floor: float | None) -> dict[str, object] | None:
     """The smallest load whose throughput reaches a floor, and every latency there."""
     if floor is None:
         return None

@@ -72,7 +72,7 @@ def tabulate(options: StragglerOptions, *, seed: int = 0) -> Result:
     k = np.array(options.k, float)
     factor = {name: expected_factor(k, v) for name, v in made.items()}
     rows = {name: _falls(v, options.efficiency) for name, v in made.items()}
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "k": list(options.k),
         "expected_max": factor,
         "efficiency": {name: 1.0 / f for name, f in factor.items()},

@@ -158,7 +158,7 @@ def _two_point_curves(data: Sweeps) -> dict[tuple[str, float], tuple[str, Array]
     return found
 
 
-def figures(log_error: Array) -> dict[str, Any]:
+def figures(log_error: Array) -> dict[str, object]:
     """Points, and median, mean and 90th percentile of the absolute error.
 
     >>> round(figures(np.log(np.array([1.1, 0.9, 1.0])))["median_ape"], 3)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     from pydantic import ValidationError
 
     known = Workload.model_fields
-    data: dict[str, Any] = {"name": row.text["workload"]}
+    data: dict[str, object] = {"name": row.text["workload"]}
     for column, cell in row.text.items():
         if column == "workload" or cell == "" or column not in known:
             continue

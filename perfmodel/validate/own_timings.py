@@ -135,7 +135,7 @@ def _batch(job: Job, k: Array) -> Array:
     return np.full_like(k, float(job.global_batch or 1))
 
 
-def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, Any]:
+def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, float]:
     size = np.abs(error)
     return {
         "points": int(size.size),
@@ -146,7 +146,7 @@ def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, Any]:
     }
 
 
-def _laws(k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]) -> dict[str, Any]:
+def _laws(k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]) -> dict[str, object]:
     """Each law through the two smallest K, scored beyond them."""
     if k.size <= LAW_POINTS:
         return {"beyond": None, "laws": {}}
@@ -172,12 +172,12 @@ def _laws(k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]) -> d
 
 def _advice(
     job: Job, beliefs: Beliefs, made: Curve, measured: Array, median: float, batches_given: bool
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """What to look at first: the kind of time, the defaults, then the coefficients."""
     good = made.feasible
     if median <= CLOSE:
         return []
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     ratio = float(np.median(measured[good] / made.time_s[good]))
     if ratio > WHOLE_RUN or ratio < 1.0 / WHOLE_RUN:
         steps = f", and the job states {job.steps} steps" if job.steps else ""
@@ -216,7 +216,7 @@ def open_keys(job: Job, batches_given: bool) -> list[tuple[str, str]]:
     return open_
 
 
-def _suspects(beliefs: Beliefs, made: Curve, measured: Array) -> list[dict[str, Any]]:
+def _suspects(beliefs: Beliefs, made: Curve, measured: Array) -> list[dict[str, object]]:
     """Coefficients that explain the errors when they alone move, the likeliest first.
 
     With r the log errors and J the slopes of one coefficient, it moves by ``x = J.r / (J.J + n/s^2)`` of the log, s being

@@ -296,7 +296,7 @@ def _held_out(
     )
 
 
-def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
+def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, object]:
     """Figures of all modes with whole sources left out and the labels that they state."""
     resolved = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
     beliefs_for, fold_of, tables = _held_out(resolved, STRANGER, folds, beliefs)
@@ -333,10 +333,10 @@ def mode_figures(
         figures["knee"] = knees.as_dict()
     else:
         figures["knee_within_factor_2"] = None
-    figures["skipped"] = _count(scored.skipped.values())
+    skipped = _count(scored.skipped.values())
+    figures["skipped"] = skipped
     figures["skipped_families"] = {
-        reason: [name for name, why in scored.skipped.items() if why == reason]
-        for reason in figures["skipped"]
+        reason: [name for name, why in scored.skipped.items() if why == reason] for reason in skipped
     }
     figures["normalised_points"] = int(data.normalised[scored.rows].sum())
     figures["by"] = {
@@ -386,7 +386,7 @@ def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
 
 def law_figures(
     resolved: Resolved, scored: Scored, only: NDArray[np.bool_] | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Errors of the one-line laws on the same points, families weighing the same or, apart, sources."""
     data = resolved.observations
     if scored.mode == "datasheet" or not scored.rows.size:
@@ -405,7 +405,7 @@ def law_figures(
     weights = by_source(family[chosen], sources_of(resolved))
     keys = ("median_ape", "mean_ape", "p90_ape")
 
-    def figures(error: NDArray[np.float64]) -> dict[str, Any]:
+    def figures(error: NDArray[np.float64]) -> dict[str, object]:
         alike, of_sources = (errors(error, family[chosen], w) for w in (None, weights))
         return {key: alike[key] for key in keys} | {
             "by_source_weight": {key: of_sources[key] for key in keys}
@@ -414,7 +414,7 @@ def law_figures(
     return {name: figures(values[chosen]) for name, values in log_errors.items()}
 
 
-def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
+def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, object]]:
     """Every prediction, family by family."""
     data = resolved.observations
     owner = data.family[scored.rows]
@@ -445,7 +445,7 @@ def _digits(seconds: float) -> float:
     return float(f"{seconds:.5g}")
 
 
-def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, Any]:
+def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, object]:
     """Errors of the collective timings, or zero points where there are none."""
     if not sweeps:
         return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}

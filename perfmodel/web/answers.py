@@ -29,8 +29,8 @@ MOST_FITS = 64
 SEARCH_BYTES = 5 * 1024 * 1024
 CURVE_BYTES = 5 * 1024 * 1024  # sixty or so in each worker
 # What a drag may move without moving the curve, and without moving the layouts to choose from.
-MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
-LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
+MONEY: dict[str, object] = {"price": None, "fixed": None, "steps": None, "grid": None}
+LINKS: dict[str, object] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 
@@ -38,15 +38,15 @@ SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 class Answers(Protocol):
     """What the server asks for. Every method runs in a worker thread and may raise `SpecError`."""
 
-    def catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, object]:
         """Workloads, clusters and grids to choose from, with the values that the page's sliders start at."""
         ...
 
-    def predict(self, request: WhatIf) -> dict[str, Any]:
+    def predict(self, request: WhatIf) -> dict[str, object]:
         """The envelope of a prediction."""
         ...
 
-    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, object]:
         """The envelope of a comparison."""
         ...
 
@@ -54,7 +54,7 @@ class Answers(Protocol):
         """The catalogue's name of the link between the cluster's nodes."""
         ...
 
-    def service(self, request: ServiceIf) -> dict[str, Any]:
+    def service(self, request: ServiceIf) -> dict[str, object]:
         """The envelope of a predicted service."""
         ...
 
@@ -91,7 +91,7 @@ class Library:
         }
         self._reading = threading.Lock()  # the catalogue remembers what it read
 
-    def catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, object]:
         """Names with what a person needs to choose; an entry that cannot be read is left out and counted."""
         catalog, unreadable = self._catalog, 0
         workloads, clusters = [], []
@@ -118,7 +118,7 @@ class Library:
             "unreadable": unreadable,
         }
 
-    def predict(self, request: WhatIf) -> dict[str, Any]:
+    def predict(self, request: WhatIf) -> dict[str, object]:
         """The envelope of a prediction; the measured steps of a calibration stand beside the curve."""
         from perfmodel.decide.prediction import predict
 
@@ -130,7 +130,7 @@ class Library:
             envelope["result"]["measured"] = [{"k": row.k, "time_s": row.time_s} for row in request.timings]
         return envelope
 
-    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, object]:
         """Both predictions, and the changed inputs that explain the difference."""
         from perfmodel.explain.comparison import compare
 
@@ -147,7 +147,7 @@ class Library:
         link = job.cluster.network
         return link.name if link is not None else None
 
-    def service(self, request: ServiceIf) -> dict[str, Any]:
+    def service(self, request: ServiceIf) -> dict[str, object]:
         """The envelope of a predicted service."""
         from perfmodel.decide.serving.prediction import predict_serving
         from perfmodel.specs.jobs import load_any_job
@@ -160,7 +160,7 @@ class Library:
             raise SpecError(Problem("--serving", code="S010", message="no service was asked for"))
         return predict_serving(job).envelope()
 
-    def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
+    def _cluster(self, name: str, cluster: Cluster) -> dict[str, object]:
         link = cluster.network
         price, _ = resolve_price(None, cluster, self._catalog, Mark(Source("")))
         return {

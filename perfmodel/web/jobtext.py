@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.web.requests import WhatIf
@@ -52,7 +53,7 @@ def command(request: WhatIf) -> str:
             words += [flags[key], str(value)]
         elif key == "regime":
             words += ["--regime", str(value)] if value != "strong" else []
-        elif key == "layout":
+        elif key == "layout" and isinstance(value, Mapping):
             words += ["--layout", ",".join(f"{name}={item}" for name, item in value.items())]
         else:
             words += ["--set", f"{key}={_inline(value)}"]

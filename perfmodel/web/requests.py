@@ -138,9 +138,9 @@ class WhatIf(_Closed):
         """A short hash of the question."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()
 
-    def overrides(self) -> dict[str, Any]:
+    def overrides(self) -> dict[str, object]:
         """The request in the words of a job file, as dotted paths."""
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "workload": self.workload,
             "cluster": self.cluster,
             "k": self.k,

@@ -87,7 +87,7 @@ _TASKS = {
 }
 
 
-def summary(envelope: dict[str, Any]) -> dict[str, Any]:
+def summary(envelope: dict[str, object]) -> dict[str, object]:
     """The words for an envelope, so that a page need not find its own."""
     kind = module_of(envelope)
     facts = getattr(kind, "facts", None)

@@ -138,7 +138,7 @@ def audit_service(
     )
 
 
-def _mapping(finding: Finding) -> dict[str, Any]:
+def _mapping(finding: Finding) -> dict[str, object]:
     return {
         "code": finding.code, "severity": finding.severity, "k": finding.k, "claim": finding.claim, "bound": finding.bound,
         "evidence": finding.evidence, "question": QUESTIONS[finding.code],

@@ -375,7 +375,7 @@ def _narrowed(middle: float, edge: float) -> float:
     return float(middle * (edge / middle) ** (1.0 / plausible.WIDEN))
 
 
-def _inputs(claim: Claim, goal: str) -> dict[str, Any]:
+def _inputs(claim: Claim, goal: str) -> dict[str, object]:
     """Enough to say whose claim it is and to run it again."""
     given = claim.model_dump(mode="json", exclude_none=True, exclude={"workload", "cluster", "accelerator"})
     names = {

@@ -117,7 +117,7 @@ def _cost_basis(found: Found) -> str:
     return f"{job.run_samples} samples" if job is not None and job.run_samples else "one step"
 
 
-def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
+def _entry(found: Found, candidate: Candidate) -> dict[str, object]:
     target = found.targets[candidate.target]
     grams = target.power.grams_per_j
     energy = found.energy_j(candidate)
@@ -180,7 +180,7 @@ def _bands(
     return ends
 
 
-def _pareto(found: Found) -> list[dict[str, Any]]:
+def _pareto(found: Found) -> list[dict[str, object]]:
     """No other layout is both faster and cheaper: the fastest of each K, filtered."""
     options = found.partial.fastest
     if not options:
@@ -225,7 +225,7 @@ def _break_even(rows: list[dict[str, Any]]) -> None:
             row["break_even_usd_per_accelerator_h"] = min(priced) / (row["k"] * row["wall_s"]) * HOUR_S
 
 
-def _broken_even(rows: list[dict[str, Any]]) -> list[str]:
+def _broken_even(rows: list[dict[str, object]]) -> list[str]:
     return [
         f"{row['cluster']} has no price: below {row['break_even_usd_per_accelerator_h']:.2f} USD/h per accelerator its run "
         "is cheaper than that of any priced cluster"
@@ -247,7 +247,7 @@ def _untried(found: Found, best: Candidate) -> list[str]:
     ]
 
 
-def told_apart(first: Curve, second: Curve) -> dict[str, Any]:
+def told_apart(first: Curve, second: Curve) -> dict[str, object]:
     """Whether the bands of the first two are apart, and how often the first wins draw by draw."""
     overlap = bool(first.high_s[0] >= second.low_s[0] and second.high_s[0] >= first.low_s[0])
     wins = float(np.mean(first.draws_s[:, 0] <= second.draws_s[:, 0])) if first.draws_s.size else None
@@ -317,7 +317,7 @@ def _chances(run: WholeRun) -> str:
     return f" The chance to keep {', and '.join(said)}." if said else ""
 
 
-def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any]:
+def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, object]:
     """Regimes side by side, goals, and the whole run under failures, on the answer's cluster."""
     job, target = found.jobs[best.target], found.targets[best.target]
     mine = [c for c in found.partial.fastest if c.target == best.target]
@@ -325,7 +325,7 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
     useful = np.array([c.time_s for c in mine]) * target.steps
     work = np.array([c.work for c in mine])
     efficiency = np.array([found.efficiency(c) for c in mine])
-    out: dict[str, Any] = {"k": [c.k for c in mine]}
+    out: dict[str, object] = {"k": [c.k for c in mine]}
     if math.isfinite(target.tariff.usd_per_accelerator_s):
         rows = regimes_of(job.price, job.cluster, catalog, job.reliability)
         table = []

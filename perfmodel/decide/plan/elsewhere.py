@@ -10,7 +10,7 @@ from perfmodel.specs.job import Job
 from perfmodel.specs.prices import GIVEN
 
 
-def elsewhere(load: Callable[[Mapping[str, Any]], Job], cluster: Any, nothing: Any = None) -> Job:
+def elsewhere(load: Callable[[Mapping[str, object]], Job], cluster: Any, nothing: Any = None) -> Job:
     """The job that `load` makes of a mapping of changes, on another cluster.
 
     A price by the hour that the job gives is of its own cluster's accelerator: another one has its own price.

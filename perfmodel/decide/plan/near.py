@@ -37,7 +37,7 @@ BATCHES: Final = 2  # tried at a K, besides the stated one
 SHOWN: Final = 4
 
 
-def near_batches(found: Found, best: Candidate) -> list[dict[str, Any]]:
+def near_batches(found: Found, best: Candidate) -> list[dict[str, object]]:
     """K near the answer with the batch that suits it, the best by the objective first; none where the batch is fixed."""
     job, node = found.jobs[best.target], found.targets[best.target].shape.node
     stated = job.global_batch or 1
@@ -60,7 +60,7 @@ def near_batches(found: Found, best: Candidate) -> list[dict[str, Any]]:
     return [_row(found, there, batch, without.get(there.k)) for there, batch in ranked[:SHOWN]]
 
 
-def _row(found: Found, there: Candidate, batch: int, stated: Candidate | None) -> dict[str, Any]:
+def _row(found: Found, there: Candidate, batch: int, stated: Candidate | None) -> dict[str, object]:
     """One K with its batch, and what it takes with the stated one."""
     return {
         "k": there.k,

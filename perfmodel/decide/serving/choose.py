@@ -117,7 +117,7 @@ def _within(service: Service, layouts: list[ServedLayout], full: Array, ranks: A
     return Chosen(chosen[most], "the most requests an accelerator within the slo")
 
 
-def _fields(service: Service, layouts: list[ServedLayout]) -> dict[str, Any]:
+def _fields(service: Service, layouts: list[ServedLayout]) -> dict[str, Array]:
     """The fields of the deployment that differ by layout."""
     at = service.deployment(layouts)
     names = ("tensor", "pipeline", "attention_replicas", "expert_ranks", "max_sequences")

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.decide.gate.grammar import METRICS, SERVING
+from perfmodel.report.model import Envelope
 from perfmodel.units import band_in_words, in_words
-
-Envelope = Mapping[str, Any]
 
 AT_K = " at K = "
 TOGETHER = "all changes together"

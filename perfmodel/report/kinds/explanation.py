@@ -164,7 +164,7 @@ def _collectives(result: Mapping[str, object]) -> list[Table]:
     return found + _calls(rows)
 
 
-def _calls(rows: list[dict[str, Any]]) -> list[Table]:
+def _calls(rows: list[dict[str, object]]) -> list[Table]:
     """One call of each collective: its algorithm and what its time is made of."""
     if not any(row.get("algorithm") for row in rows):
         return []

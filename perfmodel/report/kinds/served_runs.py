@@ -52,7 +52,7 @@ def answer(result: Mapping[str, Any]) -> str:
     return f"serving: median errors {', '.join(told)} over {counted(rows, 'run', 'runs')}"
 
 
-def tables(result: Mapping[str, Any]) -> list[Table]:
+def tables(result: Mapping[str, object]) -> list[Table]:
     """Errors, what calibration makes of them, baselines, and errors by source, engine, accelerator and load."""
     found = served(result)
     if not found:

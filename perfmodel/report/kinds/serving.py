@@ -40,7 +40,7 @@ def title(envelope: Envelope) -> str:
     return ", ".join(word for word in words if word)
 
 
-def layout_text(layout: dict[str, Any]) -> str:
+def layout_text(layout: dict[str, object]) -> str:
     """A layout in a few characters.
 
     >>> layout_text({"tp": 8, "pp": 1, "ep": 1, "dp": 1, "replicas": 2})
@@ -86,7 +86,7 @@ def answer(envelope: Envelope) -> str:
     return " ".join(words)
 
 
-def _knee(knee: dict[str, Any], kind: str, per_replica: bool) -> str:
+def _knee(knee: dict[str, object], kind: str, per_replica: bool) -> str:
     unit = LOADS[kind] + (" a replica" if per_replica else "")
     if knee.get("load") is None:
         cause = str(knee.get("cause") or "")
@@ -216,7 +216,7 @@ def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
     return Table("The service over load", columns, rows, role="curve", marked=tuple(kept[-1:]))
 
 
-def _knees(result: dict[str, Any]) -> list[Table]:
+def _knees(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for rule, item in mapping(result.get("knee")).items():
         knee = mapping(item)
@@ -257,7 +257,7 @@ def _parts(result: dict[str, Any]) -> list[Table]:
     return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
 
 
-def _fleet_table(result: dict[str, Any]) -> list[Table]:
+def _fleet_table(result: dict[str, object]) -> list[Table]:
     fleet = mapping(result.get("fleet"))
     if not fleet or result.get("replicas") is None:
         return []
@@ -276,7 +276,7 @@ def _fleet_table(result: dict[str, Any]) -> list[Table]:
     return [Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision")]
 
 
-def _narrow(result: dict[str, Any]) -> list[Table]:
+def _narrow(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [str(item.get("fact")), as_cell(item.get("half_width")), as_cell(item.get("half_width_after"))]
         for item in mappings(result.get("narrow"))

@@ -95,7 +95,7 @@ def exchange(envelope: Envelope) -> Figure:
     return figure
 
 
-def _throughput(result: dict[str, Any], load: float, loads: list[float], out: list[float]) -> float:
+def _throughput(result: dict[str, object], load: float, loads: list[float], out: list[float]) -> float:
     """Output tokens a second at a load: as many a request at any rate, between points in a closed loop."""
     if result.get("load_kind") == "rate":
         return load * out[0] / loads[0]
@@ -245,7 +245,7 @@ def front(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {
+PLOTS: dict[str, object] = {
     "serving": exchange,
     "serving_load": over_load,
     "serving_step": step,
