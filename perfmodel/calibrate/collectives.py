@@ -117,7 +117,7 @@ class Design:
         chosen = [self.owner == i for i in range(len(QUANTITIES))]
         return tuple((own, self.matrix[:, own]) for own in chosen)
 
-    def take(self, rows: NDArray[Any]) -> Design:
+    def take(self, rows: NDArray[np.bool_ | np.intp]) -> Design:
         """The design of some points."""
         return Design(self.names, self.spread, self.matrix[rows], self.owner)
 

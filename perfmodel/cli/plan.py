@@ -98,7 +98,7 @@ def plan(
     from perfmodel.specs.jobs import serves
 
     if jobs is None and serves(job):
-        refused: dict[str, Any] = {
+        refused: dict[str, object] = {
             "--objective": objective, "--deadline": deadline, "--min-efficiency": min_efficiency, "--accelerators": accelerators,
             "--sweep": sweep, "--bounds": bounds, "--scheduler": scheduler, "--export": export,
         }  # fmt: skip

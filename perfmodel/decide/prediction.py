@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +125,7 @@ def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, object]:
     return data | files_read(beliefs)
 
 
-def files_read(beliefs: Beliefs | None, **others: Any) -> dict[str, object]:
+def files_read(beliefs: Beliefs | None, **others: object) -> dict[str, object]:
     """The `files` of `inputs`: fingerprints by the option that named them; nothing where no file was read."""
     files = {
         **({"beliefs": dict(beliefs.origin)} if beliefs is not None and beliefs.origin else {}),
@@ -149,7 +148,7 @@ def priced(job: Job) -> tuple[Tariff, bool]:
     ), False
 
 
-def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
+def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, object]:
     """The documented `result` of a prediction."""
     if not found.feasible.any():
         return _nothing_fits(job, found, beliefs)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.calibrate.parts import COVERS, Traced
@@ -194,7 +195,7 @@ def _verdict(
     model: Model,
     band: Sequence[float],
     weighed: Sequence[Weighed],
-    odds: Any,
+    odds: NDArray[np.float64],
     has_trace: bool,
 ) -> str:
     """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
@@ -214,7 +215,7 @@ def _verdict(
 
 
 def _causes(
-    weighed: Sequence[Weighed], probability: Any, model: Model, seen: Measured, measured: Seen
+    weighed: Sequence[Weighed], probability: NDArray[np.float64], model: Model, seen: Measured, measured: Seen
 ) -> list[dict[str, Any]]:
     """Causes worth telling, the likeliest first, with what speaks for each and what mending it would give."""
     rows = []

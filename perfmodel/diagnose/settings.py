@@ -36,10 +36,10 @@ def settings_of(job: Job, found: Curve) -> Iterator[Setting]:
     layout = job.layout if isinstance(job.layout, Layout) else None
     name = found.names[0]
 
-    def with_stack(**changed: Any) -> Job:
+    def with_stack(**changed: object) -> Job:
         return job.model_copy(update={"stack": stack.model_copy(update=changed)})
 
-    def with_layout(**changed: Any) -> Job:
+    def with_layout(**changed: object) -> Job:
         # Whatever the layout left open stays as the run is taken to have it.
         said = {
             key: name[key]

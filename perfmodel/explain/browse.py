@@ -204,7 +204,7 @@ def dimension_of(model: type[BaseModel], key: str) -> str | None:
     return found[0].dimension if found else None
 
 
-def _parts(annotation: object) -> Iterable[Any]:
+def _parts(annotation: object) -> Iterable[object]:
     """Everything inside an annotation, metadata included."""
     for part in get_args(annotation):
         yield part
@@ -226,7 +226,7 @@ def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: st
     return [shown(getattr(entry, key)) for entry in entries]
 
 
-def shown(value: object) -> Any:
+def shown(value: object) -> object:
     """A referenced entry by its name; anything else as it is."""
     return value.name if isinstance(value, Record) else value
 

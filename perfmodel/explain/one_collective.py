@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +143,7 @@ def by_letters(asked: Asked, link: Stated, *, seed: int = 0) -> Result:
     rows = []
     for name in _chosen(asked, list(known)):
         cost, formula = known[name]
-        options: dict[str, Any] = {"servers": asked.servers} if name == "parameter_server" else {}
+        options: dict[str, int] = {"servers": asked.servers} if name == "parameter_server" else {}
         made = closed.parts(cost, size, n, **options)
         adds = float(gamma) if bool(np.any(made.reduced_bytes)) else None
 
@@ -151,7 +151,7 @@ def by_letters(asked: Asked, link: Stated, *, seed: int = 0) -> Result:
             s: Array,
             r: Array,
             cost: closed.Cost = cost,
-            options: dict[str, Any] = options,
+            options: dict[str, int] = options,
             adds: float | None = adds,
         ) -> Array:
             with_gamma = {"gamma_s_per_byte": adds} if adds is not None else {}

@@ -146,8 +146,8 @@ def _inputs(curve: LoadCurve) -> dict[str, str]:
     )
     return {
         "weights": f"{format_quantity(dense, 'B', 3)} over tp {curve.layout.tp}, {bandwidth} each, {service.precision}",
-        "experts": f"{float(shape.experts):.0f} experts, {float(shape.top_k):.0f} a token, {format_quantity(float(shape.expert_params) * at.expert_bytes, 'B', 3)} in all",
-        "cache": f"{batch:.3g} sequences of {context:.0f} tokens, {format_quantity(elements * at.cache_bytes, 'B', 3)} each, {bandwidth}",
+        "experts": f"{float(shape.experts):.0f} experts, {float(shape.top_k):.0f} a token, {format_quantity(float(shape.expert_params) * float(at.expert_bytes), 'B', 3)} in all",
+        "cache": f"{batch:.3g} sequences of {context:.0f} tokens, {format_quantity(elements * float(at.cache_bytes), 'B', 3)} each, {bandwidth}",
         "exchange": f"{curve.layout.tp * curve.layout.dp} ranks of a stage, {link} each",
         "launch": f"{float(shape.layers):.0f} layers",
         "host": f"{batch:.3g} sequences",

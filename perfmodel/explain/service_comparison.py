@@ -139,7 +139,7 @@ def _changes(a: ServingJob, b: ServingJob) -> list[tuple[str, str, str, ServingJ
     return found
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if value is None:
         return "not given"
     name = getattr(value, "name", None)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,7 +258,7 @@ def operations(
     return replace(counted, logit_width=np.zeros(())) if pads_vocabulary else counted
 
 
-def _number(value: Any, default: float = 0.0) -> float:
+def _number(value: float | None, default: float = 0.0) -> float:
     return default if value is None else float(value)
 
 

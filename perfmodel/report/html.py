@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import io
 import json
 import re
 import zlib
@@ -12,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.report import svg, text, timeline, workers
@@ -239,9 +239,7 @@ def _island(envelope: Envelope) -> str:
     return f'<script type="application/json" id="perfmodel-result">{raw}</script>'
 
 
-def _bytes(encoded: str) -> Any:
-    import io
-
+def _bytes(encoded: str) -> io.BytesIO:
     return io.BytesIO(base64.b64decode(encoded, validate=True))
 
 

@@ -90,7 +90,7 @@ class ServingRuns:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, at: NDArray[Any]) -> ServingRuns:
+    def take(self, at: NDArray[np.bool_ | np.intp]) -> ServingRuns:
         """Some of the runs, by index or mask."""
         index = np.arange(len(self))[at]
         return replace(

@@ -314,7 +314,7 @@ def mode_figures(
     scored: Scored,
     fold_of: Mapping[int, int] | None,
     tables: Callable[[int], Mapping[str, float]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All figures of one mode, overall and by kind, accelerator, source and node crossing.
 
     `tables` has the utilisations that a baseline of `datasheet` is made of.

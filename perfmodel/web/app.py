@@ -173,7 +173,7 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def _static(name: str) -> Callable[[Request], Any]:
+def _static(name: str) -> Callable[[Request], object]:
     body = resources.files("perfmodel.web").joinpath("static", name).read_bytes()
     tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 

@@ -78,7 +78,7 @@ def _tree(request: WhatIf, link: str | None) -> dict[str, Any]:
     return tree
 
 
-def _lines(key: str, value: Any, depth: int) -> list[str]:
+def _lines(key: str, value: object, depth: int) -> list[str]:
     indent = "  " * depth
     if isinstance(value, dict):
         inner = [line for name, item in value.items() for line in _lines(name, item, depth + 1)]
@@ -86,7 +86,7 @@ def _lines(key: str, value: Any, depth: int) -> list[str]:
     return [f"{indent}{key}: {_inline(value)}"]
 
 
-def _inline(value: Any) -> str:
+def _inline(value: object) -> str:
     """A value in YAML's flow form; names and quantities need no quotes."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from perfmodel.results.envelope import __version__
 from perfmodel.web.requests import Pair, Upload, WhatIf
@@ -77,7 +75,7 @@ _REFUSALS = {
 
 def document() -> dict[str, object]:
     """The OpenAPI 3.1 document."""
-    models: list[tuple[type[BaseModel], Any]] = [
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         (model, "validation") for model in (WhatIf, Pair, Upload, ServiceIf)
     ]
     _, found = models_json_schema(models, ref_template="#/components/schemas/{model}")

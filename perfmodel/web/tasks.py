@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import Any
 
 from perfmodel.errors import SpecError
 from perfmodel.report.kinds import module_of
@@ -99,7 +98,7 @@ def summary(envelope: dict[str, object]) -> dict[str, object]:
     }
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """Compact JSON."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 

@@ -108,7 +108,7 @@ def loads(text: str, file: str = LOCK_NAME) -> Lock:
     return Lock(str(data.get("version", "")), int(data["seed"]), entries)
 
 
-def _is_result(value: Any) -> bool:
+def _is_result(value: object) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("k"), list):
         return False
     arrays = [item for name, item in value.items() if name in _ARRAYS or name == "k"]

@@ -18,7 +18,7 @@ from perfmodel.decide.serving.curve import (
     reported_loads,
 )
 from perfmodel.decide.serving.fleet import fleet
-from perfmodel.decide.serving.knee import ServedKnee, knees, step_parts
+from perfmodel.decide.serving.knee import Limits, ServedKnee, knees, step_parts
 from perfmodel.decide.serving.money import MILLION, bill, watts
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
@@ -193,7 +193,7 @@ def _of_all(knee: ServedKnee, replicas: float) -> dict[str, object]:
     }
 
 
-def _within(told: Mapping[str, Any], limits: Any) -> list[bool | None]:
+def _within(told: Mapping[str, Any], limits: Limits) -> list[bool | None]:
     """Whether the slo is kept at each load; None where the job states none."""
     if not limits:
         return [None] * len(told["stable"])
@@ -203,7 +203,7 @@ def _within(told: Mapping[str, Any], limits: Any) -> list[bool | None]:
     return [bool(one) for one in kept]
 
 
-def _notes(service: Service, curve: LoadCurve, limits: Any) -> list[str]:
+def _notes(service: Service, curve: LoadCurve, limits: object) -> list[str]:
     notes = list(service.job.notes)
     if service.is_usual:
         notes.append(f"precision {service.precision} is a default: nobody gave one")

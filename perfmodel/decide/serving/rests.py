@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _HOW: Final = "two loads of one replica, timed with perfmodel measure serving, w
 
 
 def _entry(
-    value: Any, confidence: str | None, source: str | None, date: str | None = None
+    value: object, confidence: str | None, source: str | None, date: str | None = None
 ) -> dict[str, object]:
     return {"value": value, "confidence": confidence or "assumed", "source": source, "date": date}
 

@@ -333,7 +333,7 @@ def _order(item: dict[str, Any]) -> tuple[float, float]:
     return (math.inf if cost is None else cost, -item["tokens_per_s_per_accelerator"])
 
 
-def _notes(jobs: Sequence[ServingJob], known: ServingBeliefs, limits: Sequence[Any]) -> list[str]:
+def _notes(jobs: Sequence[ServingJob], known: ServingBeliefs, limits: Sequence[object]) -> list[str]:
     notes = [f"{job.cluster.name}: {note}" for job in jobs for note in job.notes]
     said = jobs[0].serving
     if said.precision is None or said.kv_precision is None:

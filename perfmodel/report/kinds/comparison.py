@@ -103,7 +103,7 @@ def _causes(result: Mapping[str, object]) -> list[Table]:
     return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
 
 
-def _noise_is_none(value: object) -> Any:
+def _noise_is_none(value: object) -> object:
     return 0.0 if isinstance(value, float) and abs(value) < NOISE else value
 
 

@@ -142,7 +142,7 @@ def _narrower(result: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _timed(result: Mapping[str, object]) -> list[Any]:
+def _timed(result: Mapping[str, object]) -> list[object]:
     """The K that have a time."""
     pairs = zip(listed(result.get("k")), listed(result.get("time_s")), strict=True)  # or it was edited
     return [k for k, time in pairs if time is not None]
@@ -416,7 +416,7 @@ def _by_k(result: Mapping[str, object], key: str, heading: str, note: str, role:
     return [Table(heading, columns, rows, note=note, role=role)]
 
 
-def _largest_timed(result: Mapping[str, object]) -> Any:
+def _largest_timed(result: Mapping[str, object]) -> object:
     """The K at which the sensitivities are taken: the largest that can run."""
     ks = listed(result.get("k"))
     times = common.array(result, "time_s", len(ks))

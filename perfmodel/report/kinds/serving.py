@@ -124,7 +124,7 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     return [words + "."]
 
 
-def _count(value: Any) -> str:
+def _count(value: object) -> str:
     return text.number(float(value)) if isinstance(value, (int, float)) else text.MISSING
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
@@ -30,7 +28,10 @@ def tables(envelope: Envelope) -> list[Table]:
     result = result_of(envelope)
     points = mappings(result.get("points"))
     columns = [Column("load", "", 0), Column("kind", "", 1, "load_kind")]
-    values: list[list[Any]] = [[row.get("load") for row in points], [row.get("load_kind") for row in points]]
+    values: list[list[object]] = [
+        [row.get("load") for row in points],
+        [row.get("load_kind") for row in points],
+    ]
     for key, name, unit in _QUANTITIES:
         for place, word in enumerate(("measured", "before", "after")):
             found = [row.get(f"{key}_{word}") for row in points]

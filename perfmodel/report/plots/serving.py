@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _known(x: list[Any], *columns: list[Any]) -> list[list[float]]:
+def _known(x: list[object], *columns: list[object]) -> list[list[float]]:
     rows = [row for row in zip(x, *columns, strict=True) if all(value is not None for value in row)]
     return [[float(row[i]) for row in rows] for i in range(len(columns) + 1)]
 
