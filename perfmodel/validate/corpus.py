@@ -11,8 +11,8 @@ from typing import get_args
 import numpy as np
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import SHARDING_CODES
-from perfmodel.physics.operations import operations
 from perfmodel.readings.sweeps import OPS, absurd
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
