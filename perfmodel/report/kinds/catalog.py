@@ -105,10 +105,6 @@ def _cell(key: str, value: object) -> Cell:
     return ("stale" if value else "") if key == "stale" else as_cell(value)
 
 
-def figures(envelope: Envelope) -> list[str]:
-    return []
-
-
 def notes(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     also = [f"also a {kind.removesuffix('s')}: --kind {kind}" for kind in result.get("also", [])]

@@ -137,11 +137,6 @@ def figures(envelope: Envelope) -> list[str]:
     return ["comparison"]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """The comparison's own notes."""
-    return common.notes_of(result_of(envelope))
-
-
 def charts(envelope: Envelope) -> list[Chart]:
     """Time per sample of both over K."""
     a, b = per_sample(result_of(envelope))

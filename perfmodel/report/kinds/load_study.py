@@ -122,13 +122,3 @@ def charts(envelope: Envelope) -> list[Chart]:
                 )
             )
     return found
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No matplotlib figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What the measurement leaves open."""
-    return common.notes_of(result_of(envelope))

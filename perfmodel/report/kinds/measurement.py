@@ -66,10 +66,6 @@ def tables(envelope: Envelope) -> list[Table]:
     ]
 
 
-def figures(envelope: Envelope) -> list[str]:
-    return []
-
-
 def notes(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     said = [f"not measured: {line}" for line in result.get("skipped", [])]

@@ -18,11 +18,6 @@ def title(envelope: Envelope) -> str:
     return "Calibration of a server" + (f": {subject}" if subject else "")
 
 
-def answer(envelope: Envelope) -> str:
-    """How far the model was off before, and after."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """Measured beside the model before and after, and the coefficients that moved."""
     result = result_of(envelope)
@@ -63,13 +58,3 @@ def tables(envelope: Envelope) -> list[Table]:
         Table("Measured loads", columns, rows, role="curve"),
         Table("Coefficients", heads, moved, role="breakdown", note=note),
     ]
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed or left out."""
-    return common.notes_of(result_of(envelope))

@@ -115,8 +115,3 @@ def charts(envelope: Envelope) -> list[Chart]:
 def figures(envelope: Envelope) -> list[str]:
     """The front."""
     return ["serving_front"] if len(mappings(result_of(envelope).get("pareto"))) > 1 else []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))
