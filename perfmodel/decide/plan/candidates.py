@@ -22,8 +22,6 @@ from perfmodel.training.space import Bounds
 
 Floats = npt.NDArray[np.float64]
 
-OBJECTIVES = ("time", "cost", "energy")
-
 
 @dataclass(frozen=True)
 class Target:
