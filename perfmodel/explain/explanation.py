@@ -181,8 +181,11 @@ def _term(
     term = BY_NAME[name]
     seconds = float(found.parts[name][0])
     inputs = [_fact(key, known[key], slopes.get(key)) for key in term.facts]
-    inputs += [_belief(found, key, slopes[key]) for key in term.beliefs]
-    named = [key for key in (*term.facts, *term.beliefs) if key not in still]
+    # A coefficient that no part lists yet is shown with every part that it moves.
+    listed = {key for part in BY_NAME.values() for key in part.beliefs}
+    beliefs = (*term.beliefs, *(key for key in NAMES if key not in listed and key not in still))
+    inputs += [_belief(found, key, slopes[key]) for key in beliefs]
+    named = [key for key in (*term.facts, *beliefs) if key not in still]
     strongest = sorted(named, key=lambda key: -abs(slopes.get(key, 0.0)))
     return {
         "name": name,
