@@ -72,12 +72,14 @@ class PerfmodelCheck:
             raise ValueError("change(...) needs a committed baseline: put it into perfmodel.yaml")
         found = load_any_job(path)
         if isinstance(found, ServingJob):
-            asked, result = Asked(found), dict(plain(predict_serving(found, seed=seed).result))
+            asked = Asked(found)
+            result: Mapping[str, object] = plain(predict_serving(found, seed=seed).result)
             outcomes = [outcome(policy, asked.measure(policy)) for policy in wanted]
         else:
             job = inputs.with_k(found, (policy.k for policy in wanted if policy.k is not None))
-            result = dict(predictor(None, seed)(job))
-            outcomes = [decide_one(policy, result, None, job) for policy in wanted]
+            answer = predictor(None, seed)(job)
+            result = answer
+            outcomes = [decide_one(policy, answer, None, job) for policy in wanted]
         failed = []
         for policy, decided in zip(wanted, outcomes, strict=True):
             if decided.verdict == "fail" or (decided.verdict == "undecided" and undecided == "fail"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.decide.gate.evaluate import Value, measure, unit_of
 from perfmodel.decide.gate.grammar import Policy
 from perfmodel.errors import SpecError
+from perfmodel.results.prediction import PredictionAnswer
 from perfmodel.specs.catalog import VARIED
 from perfmodel.units import format_quantity
 
@@ -17,7 +18,7 @@ FEW = (
 )
 SAME = 1e-3  # a metric that moved by less did not move
 Inputs = Mapping[str, object]
-Predict = Callable[[Inputs], Mapping[str, object]]
+Predict = Callable[[Inputs], PredictionAnswer]
 MODEL = "perfmodel itself"
 TOGETHER = "all changes together"
 
@@ -142,7 +143,6 @@ class Effect:
             "before": self.before.value,
             "after": self.after.value,
             "cause": self.cause,
-            "path": list(self.path),
         }
 
 
@@ -158,10 +158,10 @@ def _moved(before: Value, after: Value) -> bool:
 
 def effects(
     policies: Sequence[Policy],
-    locked: Mapping[str, object],
+    locked: PredictionAnswer,
     before: Inputs,
     after: Inputs,
-    now: Mapping[str, object],
+    now: PredictionAnswer,
     predict: Predict,
     device_memory_bytes: Callable[[Inputs], float | None],
 ) -> list[Effect]:
@@ -172,7 +172,7 @@ def effects(
     """
     found = differences(before, after)
     chosen = grouped(found, before, after)
-    variants: list[tuple[str, tuple[str, ...], Mapping[str, object], Inputs]] = []
+    variants: list[tuple[str, tuple[str, ...], PredictionAnswer, Inputs]] = []
     again = _try(predict, before)
     base = again if again is not None else locked
     if again is not None:
@@ -200,7 +200,7 @@ def effects(
     return told
 
 
-def _try(predict: Predict, inputs: Inputs) -> Mapping[str, object] | None:
+def _try(predict: Predict, inputs: Inputs) -> PredictionAnswer | None:
     """A prediction, or None where one change alone makes no valid job (a wider model without its heads)."""
     try:
         return predict(inputs)
