@@ -29,7 +29,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
     A row's note may state the network (InfiniBand, RoCE, TCP sockets) and how many warm-up calls were made. Remarks that
     were drawn from the times themselves are not read: they would tell a held-out sweep's answer.
     """
-    seen: dict[tuple[str, ...], dict[str, Any]] = {}
+    seen: dict[tuple[str, ...], Setting] = {}
     names = (
         "op",
         "accelerator",
@@ -145,7 +145,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
         "algorithm",
         "note",
     )
-    found: list[dict[str, Any]] = []
+    found: list[Setting] = []
     for row in rows:
         key = tuple(row.get(name) or "" for name in names)
         if key not in seen:
@@ -168,7 +168,23 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
     )
 
 
-def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, object]:
+class Setting(TypedDict):
+    """What a row of the table says of its machine and its call."""
+
+    op: str
+    ranks: float
+    domains: float
+    up: float
+    share: float
+    out: float
+    latency: float
+    efficiency: float
+    in_switch: bool
+    is_bus: bool
+    keys: dict[str, str]
+
+
+def _setting(text: Mapping[str, str], catalog: Catalog) -> Setting:
     accelerators, links = set(catalog.names("accelerators")), set(catalog.names("links"))
     name = text["accelerator"]
     accelerator = catalog.get("accelerators", name) if name in accelerators else None
@@ -180,7 +196,7 @@ def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, object]:
     ranks = float(text["ranks"])
     per_node = float(text["accelerators_per_node"] or 8)
     nodes = max(1.0, float(text["nodes"] or 1))
-    domains = np.ceil(ranks / NVL72_DOMAIN) if up_name == "nvl72" else nodes
+    domains = float(np.ceil(ranks / NVL72_DOMAIN)) if up_name == "nvl72" else nodes
     inside = ranks / domains
     kind = _kind(up_name)
     ring_only = "NVLS off" in text["algorithm"] or text["algorithm"] == "Ring"

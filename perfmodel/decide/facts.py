@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.physics.algorithms import ALGORITHMS
@@ -114,7 +114,7 @@ def _work(job: Job, found: Curve) -> dict[str, Fact]:
     work, ops = job.workload, found.setup.operations
     counted = "counted from the workload's dimensions"
 
-    def given(field: str, value: Any, unit: str = "") -> Fact:
+    def given(field: str, value: NDArray[np.float64], unit: str = "") -> Fact:
         if getattr(work, field, None) is None:
             return Fact(float(value), unit, "default: not stated", "assumed")
         return _of(work, field, float(value), unit, counted)

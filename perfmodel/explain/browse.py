@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from pydantic import BaseModel
 
@@ -211,7 +211,7 @@ def _parts(annotation: object) -> Iterable[object]:
         yield from _parts(part)
 
 
-def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: str) -> list[Any]:
+def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: str) -> list[object]:
     """A column of the rows, or an attribute of the entries."""
     if rows and key in rows[0]:
         return [row[key] for row in rows]
@@ -231,15 +231,15 @@ def shown(value: object) -> object:
     return value.name if isinstance(value, Record) else value
 
 
-def _sorted(rows: Sequence[Row], values: Sequence[Any], reverse: bool) -> list[Row]:
+def _sorted(rows: Sequence[Row], values: Sequence[object], reverse: bool) -> list[Row]:
     known = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
     unknown = [row for value, row in zip(values, rows, strict=True) if value is None]
-    numbers = all(isinstance(value, (int, float)) for value, _ in known)
-    order: Callable[[tuple[Any, Row]], Any] = (
-        (lambda pair: pair[0]) if numbers else (lambda pair: str(pair[0]).casefold())
-    )
+    numbers = [value for value, _ in known if isinstance(value, (int, float))]
+    words = [str(value).casefold() for value, _ in known]
+    order: Sequence[float] | Sequence[str] = numbers if len(numbers) == len(known) else words
+    places = sorted(range(len(known)), key=order.__getitem__, reverse=reverse)
     # Entries that do not state the value come last, whichever way the others run.
-    return [row for _, row in sorted(known, key=order, reverse=reverse)] + unknown
+    return [known[place][1] for place in places] + unknown
 
 
 def _kept(catalog: Catalog, kind: str, rows: Sequence[Row], text: str) -> list[bool]:
@@ -256,7 +256,7 @@ def _kept(catalog: Catalog, kind: str, rows: Sequence[Row], text: str) -> list[b
     values = _values(catalog, kind, rows, key, "--filter")
     if any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         limit = _limit(catalog, kind, rows, key, wanted)
-        return [value is not None and _compare(float(value), sign, limit) for value in values]
+        return [isinstance(value, (int, float)) and _compare(float(value), sign, limit) for value in values]
     if sign not in ("=", "!="):
         raise UsageError(f"--filter: {key} is text: use = or !=", code="U015")
     return [(str(value).casefold() == wanted.casefold()) == (sign == "=") for value in values]

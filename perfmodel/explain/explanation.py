@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.bands import NINETY
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
@@ -149,7 +149,7 @@ def _slopes(found: Curve, point: Point) -> dict[str, float]:
         # What takes memory alone moves no time, and of a word nothing is a per cent more.
         if key not in DECLARED_NAMES or key.endswith("_algorithm"):
             continue
-        varied: dict[str, Any] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
+        varied: dict[str, NDArray[np.float64]] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
         time = step(point.ops, point.machine, replace(point.at, **varied), point.c).time_s
         slopes[DECLARED_NAMES[key][0]] = float((np.log(np.ravel(time)[0]) - np.log(base)) / DIFFERENCE)
     return {name: round(float(slope), 4) for name, slope in slopes.items()}

@@ -8,7 +8,7 @@ or by the best-fitting law. They differ where time grows with K: Amdahl's fit ta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,13 +59,19 @@ def by_regime(
     return found
 
 
-def _choice(points: Points, bill: Array, at: int) -> dict[str, object]:
+class Choice(TypedDict):
+    """A K, what it costs, and the time there."""
+
+    k: int
+    cost_usd: float
+    time_s: float
+
+
+def _choice(points: Points, bill: Array, at: int) -> Choice:
     return {"k": int(points.k[at]), "cost_usd": float(bill[at]), "time_s": float(points.mean_s[at])}
 
 
-def _why(
-    regime: PriceRegime, first: PriceRegime, p_star: dict[str, Any] | None, fastest: dict[str, Any] | None
-) -> str:
+def _why(regime: PriceRegime, first: PriceRegime, p_star: Choice | None, fastest: Choice | None) -> str:
     """Why p* lies where it does under this price."""
     if p_star is None or fastest is None:
         return "no K clears the quality gate"

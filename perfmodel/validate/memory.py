@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -116,10 +115,10 @@ def _job(row: Row, catalog: Catalog) -> Job:
     return load_job(words, overrides=dict(_flat(said)), catalog=catalog)
 
 
-def _flat(said: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _flat(said: Mapping[str, object]) -> Iterable[tuple[str, object]]:
     """Keys of a job, those of its workload with their dots: they change a named one."""
     for key, value in said.items():
-        if key == "workload":
+        if key == "workload" and isinstance(value, Mapping):
             yield from ((f"workload.{name}", inner) for name, inner in value.items())
         else:
             yield key, value

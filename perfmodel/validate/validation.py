@@ -88,17 +88,19 @@ def validate(
     else:
         beliefs_for, fold_of, tables = _always(shipped_beliefs()), None, _always(shipped_utilisations())
     ids = measured_families(data)
-    result: dict[str, Any] = {"modes": {}, "families": []}
+    figures: dict[str, dict[str, object]] = {}
+    families: list[dict[str, object]] = []
+    result: dict[str, object] = {"modes": figures, "families": families}
     far: list[str] = []
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
-        result["modes"][mode] = mode_figures(resolved, scored, fold_of, tables)
-        result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
-        result["families"] += family_rows(resolved, scored)
+        figures[mode] = mode_figures(resolved, scored, fold_of, tables)
+        figures[mode]["worst"] = worst(data, scored, beliefs_for)
+        families += family_rows(resolved, scored)
         if mode == "datasheet" and not is_shipped:
             far += _far_off(resolved, scored)
     if is_shipped:
-        strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
+        strangers = figures if scheme == STRANGER else _strangers(catalog, modes, *fitted)
         result["schemes"] = {STRANGER: {"modes": strangers}}
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
     peaks = (folder or shipped_corpus()) / PEAKS
@@ -114,7 +116,7 @@ def validate(
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted
     ]
-    scored_families = {row["family"] for row in result["families"]}
+    scored_families = {str(row["family"]) for row in families}
     result["notes"] = [
         *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import Catalog
@@ -20,6 +20,7 @@ from perfmodel.web.service import ServiceIf
 
 if TYPE_CHECKING:
     from perfmodel.beliefs.population import Beliefs
+    from perfmodel.physics.layouts import Layouts
     from perfmodel.specs.hardware import Cluster
     from perfmodel.specs.job import Job
     from perfmodel.training.curve import Curve
@@ -62,8 +63,8 @@ class Answers(Protocol):
 class _Remembering(Catalog):
     """The catalogue, with the price records of an accelerator looked up once."""
 
-    def __init__(self, *folders: Any) -> None:
-        super().__init__(*folders)
+    def __init__(self, folders: Sequence[Path], zoo: Path | None = None) -> None:
+        super().__init__(folders, zoo)
         self._offers: dict[str, list[Offer]] = {}
 
     def offers(self, accelerator: str) -> list[Offer]:
@@ -253,6 +254,6 @@ class Library:
         return found
 
 
-def _bytes_in(struct: Any) -> int:
+def _bytes_in(struct: Curve | Layouts) -> int:
     """Size of a struct's own arrays, and something for the rest of it."""
     return 8192 + sum(int(getattr(getattr(struct, f.name), "nbytes", 0)) for f in fields(struct))

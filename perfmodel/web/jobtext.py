@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.web.requests import WhatIf
 
@@ -64,15 +63,15 @@ def command(request: WhatIf) -> str:
     return shlex.join(words)
 
 
-def _tree(request: WhatIf, link: str | None) -> dict[str, Any]:
+def _tree(request: WhatIf, link: str | None) -> dict[str, object]:
     """The overrides with `cluster.scale_out.*` unfolded; names are kept, since beliefs go by them."""
-    tree: dict[str, Any] = {}
-    varied = {} if link is None else {"extends": link, "name": link}
+    tree: dict[str, object] = {}
+    varied: dict[str, object] = {} if link is None else {"extends": link, "name": link}
     for path, value in request.overrides().items():
         if path.startswith("cluster.scale_out."):
-            if not isinstance(tree["cluster"], dict):
+            if isinstance(tree["cluster"], str):
                 tree["cluster"] = {"extends": tree["cluster"], "name": tree["cluster"], "scale_out": varied}
-            tree["cluster"]["scale_out"][path.removeprefix("cluster.scale_out.")] = value
+            varied[path.removeprefix("cluster.scale_out.")] = value
         else:
             tree[path] = value
     return tree
