@@ -13,10 +13,10 @@ from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.explain.explanation import explain
 from perfmodel.physics.coefficients import textbook
+from perfmodel.physics.counting import operations
 from perfmodel.physics.fabric import OPERATIONS, collective_time
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.physics.roofline import product_time, roofline_time
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job

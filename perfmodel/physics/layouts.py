@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.specs.layout import MISSING_LAYERS, Recompute
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Array = NDArray[np.float64]
+Index = int | slice | NDArray[np.bool_ | np.int64]
+Struct = TypeVar("Struct", bound="DataclassInstance")
 
 
 class Sharding(IntEnum):
@@ -456,7 +461,7 @@ def custom_buckets(at: Layouts) -> bool:
     )
 
 
-def pick(struct: Any, index: Any) -> Any:
+def pick(struct: Struct, index: Index) -> Struct:
     """The same struct with every array indexed along its last axis (scalars stay).
 
     Parameters

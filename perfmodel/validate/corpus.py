@@ -6,13 +6,13 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import SHARDING_CODES
-from perfmodel.physics.operations import operations
 from perfmodel.readings.sweeps import OPS, absurd
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
@@ -142,7 +142,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     from pydantic import ValidationError
 
     known = Workload.model_fields
-    data: dict[str, Any] = {"name": row.text["workload"]}
+    data: dict[str, object] = {"name": row.text["workload"]}
     for column, cell in row.text.items():
         if column == "workload" or cell == "" or column not in known:
             continue

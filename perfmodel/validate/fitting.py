@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def fit_everything(
     *,
     spreads: Mapping[tuple[str, str], float] | None,
     schemes: Sequence[str] = tuple(SCHEMES),
-    meta: Mapping[str, Any] | None = None,
+    meta: Mapping[str, object] | None = None,
     workers: int = 1,
     say: Say = lambda text: None,
 ) -> Fitted:
@@ -230,6 +230,14 @@ def publisher_sizes(resolved: Resolved) -> Array:
     return np.asarray(count[position], dtype=np.float64)
 
 
+class BandFields(TypedDict):
+    """The fields of `Beliefs` that make bands, by mode."""
+
+    bands: dict[str, list[float]]
+    scales: dict[str, dict[str, object]]
+    conformal: dict[str, dict[str, float]]
+
+
 def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beliefs, Folds]:
     """Bands of every mode, from the errors of sources left out whole and, for the folds, without the errors of each."""
     data = resolved.observations
@@ -245,12 +253,11 @@ def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beli
         ]
         for scheme in folds.values
     }
-    return replace(beliefs, **_band_fields({mode: one for mode, (one, _) in found.items()})), replace(
-        folds, bands=without
-    )
+    banded = _band_fields({mode: one for mode, (one, _) in found.items()})
+    return replace(beliefs, **banded), replace(folds, bands=without)
 
 
-def _band_fields(learnt: Mapping[str, Learnt]) -> dict[str, Any]:
+def _band_fields(learnt: Mapping[str, Learnt]) -> BandFields:
     """The fields of `Beliefs` that make bands."""
     return {
         "bands": {mode: one.weights for mode, one in learnt.items()},

@@ -7,6 +7,7 @@ sentences, points without a batch, a layout of which not even the degrees are kn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, get_args
@@ -61,7 +62,7 @@ SHARDING: dict[str, str | None] = {
 def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, Any]:
     """The job file of a point, but for the workload, which `workloads.csv` describes: see `workload_of`."""
     layout = layout_words(family, point, workload, memory_bytes)
-    replicas = point.get("k", 1.0) / (layout["tp"] * layout["pp"] * layout["cp"])
+    replicas = point.get("k", 1.0) / _cuts(layout)
     batch = _batch(family, point, workload, replicas)
     counts = workload.sample == "token" and batch / replicas < FEWEST_TOKENS
     per_item = (
@@ -87,13 +88,18 @@ def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -
     return {key: value for key, value in words.items() if value not in (None, {})}
 
 
+def _cuts(layout: Mapping[str, object]) -> int:
+    """Accelerators that share one replica of the model."""
+    return math.prod(degree for name in ("tp", "pp", "cp") if isinstance(degree := layout[name], int))
+
+
 def workload_of(point: Row, workload: Workload) -> Workload:
     """The workload with what a point says of its own."""
     said = {name: value for name in OWN if (value := point.number.get(name))}
     return workload.model_copy(update=said) if said else workload
 
 
-def stack_words(family: Row, point: Row) -> dict[str, Any]:
+def stack_words(family: Row, point: Row) -> dict[str, object]:
     """Facts of the software."""
     return {
         key: value
@@ -124,14 +130,14 @@ def framework_of(family: Row) -> str:
     return name if name in get_args(FrameworkClass) else "other"
 
 
-def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
+def cluster_words(family: Row, point: Row | None = None) -> dict[str, object]:
     """The machine of a family, or of a point that uses fewer accelerators of each node."""
     whole = count = int(family.get("accelerators_per_node", 1.0))
     if point is not None and point.get("nodes", 1.0) > 1.0:
         count = min(whole, int(np.ceil(point.get("k", 1.0) / point.get("nodes", 1.0))))
     up, out = family.text["scale_up"], family.text["scale_out"]
     rate = family.number["network_gbit_per_s_per_node"]
-    node: dict[str, Any] = {
+    node: dict[str, object] = {
         "name": f"{family.text['accelerator']} x {count}",
         "accelerator": family.text["accelerator"],
         "accelerators_per_node": count,
@@ -140,7 +146,7 @@ def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
         node["scale_up"] = up
     if count < whole and whole > LARGEST_HOST:  # a slice or rack, of which these are the hosts
         node["scale_up_domain"] = whole
-    words: dict[str, Any] = {"node": node}
+    words: dict[str, object] = {"node": node}
     if out:
         words["scale_out"] = out
     if rate is not None:
@@ -148,7 +154,7 @@ def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
     return words
 
 
-def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, Any]:
+def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, object]:
     """The layout of a point; where a source names neither tensor nor pipeline parallelism, the least that holds the weights."""
     stated = sharding_of(family, point)
     sharding = SHARDING.get(stated, stated)
@@ -161,7 +167,7 @@ def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: floa
         left = k / ((dp or 1.0) * cp)
         tp, pp = _least_cut(workload, left, memory_bytes) if dp is None else _whole_cut(left)
     experts = float(workload.experts or 1)
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "tp": int(tp),
         "pp": int(pp),
         "cp": int(cp),
@@ -321,7 +327,7 @@ class Jobs:
         if isinstance(job.layout, Layout):
             stated = {name: blank[name] for name in blank if point.text.get(name)}
             words = job.layout.model_dump(exclude_none=True) | stated
-        words |= _micro_batches(point, 1.0, batch * words["tp"] * words["pp"] * words["cp"] / k)
+        words |= _micro_batches(point, 1.0, batch * _cuts(words) / k)
         tokens = _real_tokens(point)
         said = {
             "k": (int(k),),
@@ -337,7 +343,7 @@ class Jobs:
             said["stack"] = (job.stack or Stack()).model_copy(update=dict(Stack.model_validate(facts)))
         return job.model_copy(update=said)
 
-    def cluster(self, words: Mapping[str, Any]) -> Cluster:
+    def cluster(self, words: Mapping[str, object]) -> Cluster:
         """The machine that words describe, its unstated network as the catalogue's nodes have it."""
         key = repr(words)
         if key not in self._clusters:
@@ -346,7 +352,7 @@ class Jobs:
             self._clusters[key], _ = completed(read, self._catalog)
         return self._clusters[key]
 
-    def _layout(self, words: Mapping[str, Any]) -> Layout:
+    def _layout(self, words: Mapping[str, object]) -> Layout:
         key = repr(words)
         if key not in self._layouts:
             self._layouts[key] = Layout.model_validate(words)

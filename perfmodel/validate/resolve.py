@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,7 +222,7 @@ def _observe(
     """What the set-ups of all points give, stacked; and why a prediction of each point's job would refuse its layout."""
     position = {row.text["family"]: i for i, row in enumerate(families)}
     family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
-    curves: dict[tuple[Any, ...], tuple[Job, list[int]]] = {}
+    curves: dict[tuple[object, ...], tuple[Job, list[int]]] = {}
     k, batch, target = (np.empty(len(points)) for _ in range(3))
     normalised = np.array([point.number["global_batch"] is None for point in points], dtype=bool)
     for i, (point, index) in enumerate(zip(points, family, strict=True)):
@@ -237,9 +236,9 @@ def _observe(
         curves.setdefault((index, id(job.layout), id(job.cluster), *facts), (job, []))[1].append(i)
     stacked = _Stacked(len(points))
     features: dict[int, dict[str, str]] = {}
-    for (index, *_), (job, rows) in curves.items():
+    for job, rows in curves.values():
         setup = replace(setup_of(job), k=k[rows], global_batch=batch[rows])
-        features.setdefault(int(index), setup.features())
+        features.setdefault(int(family[rows[0]]), setup.features())
         stacked.add(setup, np.array(rows, dtype=np.intp))
     observations = Observations(
         ops=stacked.operations(),
@@ -289,9 +288,7 @@ class _Stacked:
         return found
 
 
-def _weights(
-    families: tuple[Row, ...], points: Sequence[Row], family: np.ndarray[Any, np.dtype[np.intp]]
-) -> tuple[float, ...]:
+def _weights(families: tuple[Row, ...], points: Sequence[Row], family: NDArray[np.intp]) -> tuple[float, ...]:
     """Families of a group that their source made up of the same timings count together as one."""
     composed = {
         int(index)

@@ -17,7 +17,7 @@ from perfmodel.decide.knee import threshold_knee
 from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan import search
 from perfmodel.decide.plan.answer import make_plan
-from perfmodel.decide.plan.candidates import OBJECTIVES, Candidate
+from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.fleet import Option, allocate
 from perfmodel.decide.plan.planner import Found, Request
 from perfmodel.decide.plan.planner import search as find
@@ -37,6 +37,7 @@ from perfmodel.training.curve import curve
 from perfmodel.training.space import Bounds, Told, as_layouts
 from perfmodel.training.step import step
 
+OBJECTIVES = ("time", "cost", "energy")
 TINY = Bounds(max_tp=4, max_pp=4, max_vpp=2, max_micro_batch=4)
 SMALL = Bounds(max_tp=4, max_pp=8, max_vpp=4, max_micro_batch=8)
 

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import UsageError
 from perfmodel.report import plots
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.plots import style
 
 CASES = [
@@ -254,7 +254,7 @@ def test_hostile_names_do_not_break_a_plot(make):
 def test_every_figure_a_kind_offers_can_be_drawn(make):
     for kind, build in make.items():
         envelope = build()
-        for name in module_of(envelope).figures(envelope):
+        for name in rendering_of(envelope).figures(envelope):
             assert (kind, name) in CASES
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from perfmodel.physics.coefficients import MEDIANS, NAMES, from_logs
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import PARTS, step
 

@@ -9,9 +9,9 @@ import pytest
 
 from perfmodel.physics.coefficients import NAMES, from_logs, quiet, textbook
 from perfmodel.physics.compute import ATTENTION_RAMP, micro_batch
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.physics.machine import machine, numbers
-from perfmodel.physics.operations import operations
 from perfmodel.physics.products import logit_rate
 from perfmodel.physics.roofline import product_time
 from perfmodel.specs.catalog import Catalog
