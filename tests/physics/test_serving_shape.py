@@ -73,7 +73,10 @@ def test_recurrent_layers_keep_a_state_and_no_tokens() -> None:
     workload = catalog.get("workloads", "nemotron-h-56b")
     shape = serving_shape(workload)
     heads, size, state = workload.mamba_heads, workload.mamba_head_dim, workload.mamba_state
-    assert heads and size and state and workload.mamba_layers
+    assert heads
+    assert size
+    assert state
+    assert workload.mamba_layers
     assert float(shape.state_bytes) == 4.0 * workload.mamba_layers * heads * size * state
     assert numbers(shape, "linear_layers", "mlp_layers") == [workload.mamba_layers, workload.mlp_layers or 0]
     width = workload.head_dim or workload.hidden / workload.heads
