@@ -129,7 +129,12 @@ def mutants(package: Path, only: str = "") -> list[Mutant]:
                 starts.append(starts[-1] + len(line))
             for node in expressions(ast.parse(text)):
                 new = changed(node)
-                if new is None or node.end_lineno is None or node.end_col_offset is None or not text.isascii():
+                if (
+                    new is None
+                    or node.end_lineno is None
+                    or node.end_col_offset is None
+                    or not text.isascii()
+                ):
                     continue
                 after = ast.unparse(ast.fix_missing_locations(ast.copy_location(new, node)))
                 begin = starts[node.lineno - 1] + node.col_offset

@@ -237,3 +237,26 @@ def test_tables_of_a_recommender_are_beside_its_dense_weights() -> None:
         bytes_per_sample=3e5,
     )
     check(found, table_params=9.99e8, block_params=1e6, params=1e9, kernels=40.0)
+
+
+def test_two_towers_move_and_keep_by_the_tokens_of_each() -> None:
+    """Three layers of an encoder of 96 tokens, seven of a decoder of 48 that look at both."""
+    found = of(
+        kind="encoder-decoder-transformer",
+        encoder_layers=3,
+        decoder_layers=7,
+        decoder_seq_len=48,
+        causal=True,
+    )
+    blocks = 3 + 1.5 * 0.5 * 7  # with cross attention a decoder's layer is half a block more
+    check(
+        found, hidden_traffic=HIDDEN * S * H * blocks, inner_traffic=INNER * S * (3 + 0.5 * 7) * (F + H),
+        attention_flop=2 * S * S * 2 * H * (3 + (0.5 * 0.25 + 0.5) * 7), score_elements=A * S * S * (3 + 0.75 * 7),
+        kept_hidden=S * 5 * H * blocks, logit_elements=0.5 * S * V,
+    )  # fmt: skip
+    alike = of(
+        kind="encoder-decoder-transformer", causal=True
+    )  # half of the layers in either, as many tokens
+    check(
+        alike, attention_flop=2 * S * S * 2 * H * (5 + 1.5 * 5), hidden_traffic=HIDDEN * S * H * (5 + 1.5 * 5)
+    )

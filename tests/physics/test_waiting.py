@@ -139,3 +139,10 @@ def test_constant_lengths_are_one_and_varied_ones_are_in_order() -> None:
     middles = np.cumsum(LENGTH_SHARES) - 0.5 * LENGTH_SHARES
     expected = gamma(4.0, scale=0.25).ppf(middles)
     assert nodes[1] / nodes[1][6] == pytest.approx(expected / expected[6])
+
+
+@pytest.mark.parametrize("power", [9.0, 1.0 / 9.0])
+def test_false_position_does_not_crawl_along_one_end(power: float) -> None:
+    """With the unmoved end halved (Illinois) twelve steps suffice where plain false position is still far off."""
+    root = crossing(lambda x: x**power - 0.5**power, np.zeros(1), np.full(1, 1.3), 1, 12)
+    assert float(root[0]) == pytest.approx(0.5, rel=1e-3)
