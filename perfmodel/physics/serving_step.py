@@ -87,6 +87,15 @@ class Deployment:
 def mean_context(values: ArrayLike, window: ArrayLike) -> tuple[Array, Array]:
     """Tokens that a decoding sequence looks at: all of them, and in layers with a window.
 
+    Parameters
+    ----------
+    values : tokens of a sequence, on average.
+    window : tokens that layers with a window look back.
+
+    Returns
+    -------
+    Tokens.
+
     >>> [float(tokens) for tokens in mean_context(5000.0, 1024.0)]
     [5000.0, 1024.0]
     """
@@ -159,6 +168,17 @@ class ServingStep:
 
 def touched_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, popularity: ArrayLike) -> Array:
     """Equation (2): the share of a layer's experts that a batch of tokens reads.
+
+    Parameters
+    ----------
+    tokens : n, in the batch.
+    experts : E, of a layer.
+    top_k : k, that a token takes.
+    popularity : v, variance over squared mean of how often experts are chosen.
+
+    Returns
+    -------
+    A share, 0 to 1.
 
     >>> touched_experts(np.array([1.0, 64.0]), 256.0, 8.0, 0.5).round(3).tolist()
     [0.031, 0.75]
@@ -312,7 +332,22 @@ def _line(
 
 
 def weight_bytes_per_rank(shape: ServingShape, at: Deployment) -> Array:
-    """Bytes of weights that an accelerator holds."""
+    """Bytes of weights that an accelerator holds.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    at : layout and number formats.
+
+    Returns
+    -------
+    Bytes.
+
+    >>> from perfmodel.physics.examples import decoder
+    >>> whole, cut = (float(weight_bytes_per_rank(decoder(), Deployment(tensor=t))) for t in (1.0, 8.0))
+    >>> round(whole / 1e9, 2), round(whole / cut, 2)    # 8.03 billion parameters of two bytes
+    (16.06, 8.0)
+    """
     t, pp = np.asarray(at.tensor, float), np.asarray(at.pipeline, float)
     inside = shape.dense_params + shape.whole_params + shape.expert_params + shape.logit_params
     embedding = np.maximum(shape.params - inside, 0.0)
@@ -335,6 +370,18 @@ def cache_sequences(
 
     with f the share of the memory M that the engine takes, W the weights, rho what of the rest holds keys and values, phi
     the share of the output that a sequence holds on average, s the ranks that cut the cache, p stages and d groups.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    machine : the accelerators (`physics.machine`).
+    at : layout, number formats, and the share of the memory that the engine takes.
+    input_tokens, output_tokens : I and O, of a request.
+    c : coefficients (`serving_coefficients`).
+
+    Returns
+    -------
+    Sequences of one replica.
 
     >>> from perfmodel.physics.examples import decoder, node
     >>> from perfmodel.physics.serving_coefficients import textbook

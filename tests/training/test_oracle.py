@@ -30,8 +30,7 @@ RNG = np.random.default_rng(11)
 #: Coefficients away from their medians, none of them zero or one.
 LOGS = np.log([MEDIANS[name] for name in NAMES]) + RNG.normal(0.0, 0.3, len(NAMES))
 OPS = {name: operations(CATALOG.get("workloads", name)) for name in
-       ("llama3-8b", "mixtral-8x7b", "gpt2-xl", "resnet50", "dlrm", "t5-large", "nemotron-h-8b")
-       if name in CATALOG.names("workloads")}  # fmt: skip
+       ("llama3-8b", "mixtral-8x7b", "gpt2-xl", "resnet50", "dlrm", "t5-large", "nemotron-h-56b")}  # fmt: skip
 MACHINES = {
     name: machine(CATALOG.cluster(node), precision)
     for name, node, precision in (
