@@ -114,6 +114,8 @@ class Operations:
         Array  # of a transformer, the same: elements that tensor parallelism cuts with the norms alone
     )
     kept_inner: Array  # elements that it always cuts
+    given_hidden: Array  # of these, what products keep for the gradients of their own weights alone
+    given_inner: Array
     widest_inner: Array  # elements whose gradients exist at once, of the widest layer
     layer_weights: Array  # of the widest layer, one of each shape
     first_dense_layers: Array  # before the first layer with experts; 0 where these are spread evenly
@@ -457,6 +459,9 @@ def _kept(
         "kept_hidden": tokens * ((4.0 if w.gated_mlp else 5.0) * hidden * blocks + rank * attention_layers),
         "kept_inner": tokens
         * (projections * attention_layers + inner * mlp_layers + moe * moe_layers + 4.0 * mamba),
+        # Norms' outputs; of the feed-forward part what its last product is given.
+        "given_hidden": tokens * 2.0 * hidden * blocks,
+        "given_inner": tokens * (width * mlp_layers + (_number(w.top_k) * routed + shared) * moe_layers),
         "widest_inner": tokens * widest,
     }
 
