@@ -98,7 +98,7 @@ def figures(envelope: Envelope) -> list[str]:
     """The plots that this prediction has data for."""
     result = result_of(envelope)
     names = ["weak"] if common.setting(envelope, "regime") == "weak" else []
-    names += ["speedup", "efficiency"]
+    names += common.curves(result)
     if result.get("parts_s"):
         names += ["parts", "shares"]
     if result.get("ledger_accelerator_s"):
