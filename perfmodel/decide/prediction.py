@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from perfmodel.decide.wholerun import whole_run
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import Layout
-from perfmodel.training.curve import Curve, curve
+from perfmodel.training.curve import Curve, curve, smallest_that_fits
 from perfmodel.training.rules import PRECEDENCE, Refusal
 from perfmodel.training.search import Search
 from perfmodel.training.setup import Setup, setup_of
@@ -220,6 +220,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "sensitivity": sensitivity(found),
         "narrow": narrow(found, beliefs),
         "not_modelled": not_modelled(),
+        "nearest": None,
         "notes": [
             *foreign(job, beliefs),
             *unmeasured(job, beliefs),
@@ -387,6 +388,26 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]
         "sensitivity": [],
         "not_modelled": not_modelled(),
         "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],
+        "nearest": _nearest(found, beliefs),
+    }
+
+
+def _nearest(found: Curve, beliefs: Beliefs) -> dict[str, object] | None:
+    """The next larger K at which something fits, with its fastest layout; None where none does."""
+    k = smallest_that_fits(found.setup)
+    if k is None:
+        return None
+    setup = found.setup
+    batch = setup.global_batch[-1:] * (k / setup.k[-1:] if setup.batch_grows else 1.0)
+    there = replace(setup, k=np.array([float(k)]), global_batch=batch, layout=None)
+    near = curve(there, beliefs, draws=0)
+    if not bool(near.feasible[0]):
+        return None
+    return {
+        "k": k,
+        "layout": near.names[0],
+        "time_s": float(near.time_s[0]),
+        "memory_bytes": float(near.memory.total[0]),
     }
 
 

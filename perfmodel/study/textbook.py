@@ -94,11 +94,14 @@ def _why(regime: PriceRegime, first: PriceRegime, p_star: Choice | None, fastest
     return text
 
 
-def gap_to_ideal(points: Points) -> dict[str, object] | None:
-    """Ideal, Amdahl's and the measured speedup, and the two steps between them; None in the weak regime or for one K."""
-    if points.regime == "weak" or points.k.size < 2:
+def gap_to_ideal(points: Points, fitted: Points) -> dict[str, object] | None:
+    """Ideal, Amdahl's and the measured speedup, and the two steps between them; None in the weak regime or for one K.
+
+    The law is that of the points `fitted`, which may be fewer.
+    """
+    if points.regime == "weak" or fitted.k.size < 2:
         return None
-    fit = fit_amdahl(points.k, points.speedup, baseline_k=points.baseline_k)
+    fit = fit_amdahl(fitted.k, fitted.speedup, baseline_k=fitted.baseline_k)
     k0 = float(points.baseline_k)
     law = k0 * amdahl_speedup(points.k / k0, min(max(fit.serial_fraction, 0.0), 1.0))
     return {

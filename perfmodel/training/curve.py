@@ -391,6 +391,13 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
     return "no layout that was tried fits; use a shorter sequence or a device with more memory"
 
 
+def smallest_that_fits(setup: Setup) -> int | None:
+    """The first K beyond the largest of a set-up that nothing fits, by doublings, at which some layout does."""
+    last = replace(setup, k=setup.k[-1:], global_batch=setup.global_batch[-1:], layout=None)
+    found = _enough(last, grows=setup.batch_grows or bool(np.ptp(setup.global_batch) > 0))
+    return None if found is None else int(found)
+
+
 def _enough(here: Setup, *, grows: bool) -> float | None:
     """The smallest of 2K, 4K ... that fits as the set-up is laid out; `grows` where the batch does, with K."""
     limit = here.cluster.max_accelerators or LARGEST_K
