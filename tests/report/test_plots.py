@@ -234,7 +234,7 @@ def test_the_figure_that_shows_more_comes_first(make):
     told = make["prediction"]()
     for share, first in ((0.9, "efficiency"), (0.2, "speedup")):
         told["result"]["efficiency"] = [1.0, *[share] * (len(told["result"]["k"]) - 1)]
-        assert module_of(told).figures(told)[0] == first
+        assert rendering_of(told).figures(told)[0] == first
 
 
 def test_plan_shows_budget_and_deadline(make):
