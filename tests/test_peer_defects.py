@@ -130,7 +130,7 @@ class TestNoSilentEfficiency:
         ]
         known, other = (predict(job, draws=0).curve for job in jobs)
         assert float(known.step.parts["sharded_weights"][0] / known.time_s[0]) > 0.1
-        assert float(other.spread[0]) > 1.05 * float(known.spread[0])
+        assert float(other.spread[0]) > float(known.spread[0])
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def is_served(workload: Workload) -> bool:
     True or False.
 
     >>> from perfmodel.specs.workload import Workload
-    >>> is_served(Workload(name="x", kind="cnn", params=1_000_000))
+    >>> is_served(Workload(name="x", kind="convnet", params=1_000_000))
     False
     """
     return workload.kind in LANGUAGE_KINDS and workload.is_counted

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.physics.counting import operations
 from perfmodel.physics.examples import node
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.memory import FRAGMENTED, RESERVED_RANGE, Memory, memory
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.physics.state_bytes import RESERVED_BYTES
 from perfmodel.specs.workload import Workload
 
