@@ -208,7 +208,7 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
             at.micro_batch
             * ops.tokens
             / (at.cp * at.tp)
-            * ops.top_k
+            * copies_sent(ops.top_k, at, links.reach)
             * ops.routed_width
             * links.machine.element_bytes
         )
@@ -222,6 +222,38 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
         one = links.time("all_to_all", message, at.dp, np.ones(()), at.expert_algorithm)
         total = total + np.where(ops.table_params > 0, 2.0 * one * shown, 0.0)
     return total
+
+
+def copies_sent(top_k: Array, at: Layouts, reach: Array) -> Array:
+    r"""Copies of a token on their way to its experts: one each or, where a dispatcher merges them, one for each place.
+
+    .. math:: d = n\,\big(1 - (1 - 1/n)^k\big)                                                                      (3a)
+
+    distinct places among n for k experts that lie anywhere: nodes, or devices where all experts share one node.
+
+    Reference: DeepSeek-V3, arXiv:2412.19437, sec. 3.2.2; routing that is limited to fewer nodes is not modelled.
+
+    Parameters
+    ----------
+    top_k : experts of a token.
+    at : layouts (`physics.layouts`).
+    reach : accelerators that scale-up links join.
+
+    Returns
+    -------
+    Copies.
+
+    >>> from perfmodel.physics.layouts import layouts
+    >>> at = layouts(64, global_batch=64, accelerators_per_node=8, ep=[8, 64], declared={"merged_copies": 1.0})
+    >>> copies_sent(np.asarray(8.0), at, np.asarray(8.0)).round(2).tolist()
+    [5.25, 5.25]
+    """
+    if not at.merged_copies.any():
+        return top_k
+    ranks = np.maximum(at.ep * at.expert_cut, 1.0)
+    nodes = ranks / np.clip(reach, 1.0, ranks)
+    places = np.where(nodes > 1.0, nodes, ranks)
+    return np.asarray(np.where(at.merged_copies > 0.0, places * (1.0 - (1.0 - 1.0 / places) ** top_k), top_k))
 
 
 def pipeline_message(ops: Operations, at: Layouts, links: Links) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
-from perfmodel.specs.layout import MISSING_LAYERS, Recompute
+from perfmodel.specs.layout import Recompute
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -137,6 +137,7 @@ class Layouts:
     first_bucket_bytes: Array
     tp_hidden: Array  # of the four tensor-parallel calls of a layer; NaN: the belief about them holds
     expert_hidden: Array  # 1 where compute hides the exchange of experts, 0 where nothing does; NaN: the belief about it holds
+    merged_copies: Array  # 1 where a token goes once to each node of its experts, not once to each expert
     stall_s: Array  # mean of a step
     run_steps: Array  # of a run whose whole time, start included, is shared by them; infinite: steady ones
     loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
@@ -192,6 +193,7 @@ DECLARED: dict[str, float] = {
     "first_bucket_bytes": FIRST_BUCKET_BYTES,
     "tp_hidden": np.nan,
     "expert_hidden": np.nan,
+    "merged_copies": 0.0,
     "stall_s": 0.0,
     "run_steps": np.inf,
     "loader_bytes_per_s": np.inf,
@@ -208,12 +210,13 @@ DECLARED: dict[str, float] = {
 ONE_BUCKET = 1e12  # bytes, more than any gradient
 
 
-def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
-    """How much longer the fullest pipeline stage takes than the mean one, as a share of the mean.
+def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> tuple[Array, Array]:
+    r"""How much more layers the fullest pipeline stage has than the mean one, as a share of the mean; and how many fewer the
+    last one has than the fullest.
 
-    .. math:: \\max\\left(0, \\frac{p \\lceil L/p \\rceil - 2 - L}{L}\\right)                     (1)
+    .. math:: \frac{p \lceil L/p \rceil - L}{L}                                                            (1)
 
-    Two layers may be missing, one on the first and one on the last stage, whose embeddings and logits take their place.
+    One missing layer is missing on the last stage, whose logits and loss take its place; of more, all but one.
 
     Parameters
     ----------
@@ -222,14 +225,17 @@ def uneven_stages(layers: ArrayLike, pp: ArrayLike) -> Array:
 
     Returns
     -------
-    Share of the mean, 0 where the layers divide.
+    Share of the mean, 0 where the layers divide, and layers.
 
-    >>> uneven_stages([126, 61, 61, 80], [16, 16, 1, 8]).round(4).tolist()
-    [0.0, 0.0164, 0.0, 0.0]
+    >>> fuller, fewer = uneven_stages([126, 61, 61, 80], [16, 16, 1, 8])
+    >>> fuller.round(4).tolist(), fewer.tolist()
+    ([0.0159, 0.0492, 0.0, 0.0], [1.0, 2.0, 0.0, 0.0])
     """
     total, stages = np.asarray(layers, float), np.asarray(pp, float)
-    missing = np.ceil(total / stages) * stages - total - MISSING_LAYERS
-    return np.asarray(np.where(stages > 1.0, np.maximum(missing, 0.0) / np.maximum(total, 1.0), 0.0))
+    fullest = np.ceil(total / stages)
+    missing = np.where(stages > 1.0, fullest * stages - total, 0.0)
+    fewer = np.clip(np.maximum(missing - 1.0, np.minimum(missing, 1.0)), 0.0, np.maximum(fullest - 1.0, 0.0))
+    return np.asarray(missing / np.maximum(total, 1.0)), fewer
 
 
 def usual_bucket_bytes(framework: str) -> float:

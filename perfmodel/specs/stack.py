@@ -50,6 +50,8 @@ Fp8Recipe = Literal["delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "n
 PipelineOrder = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe"]
 ContextExchange = Literal["ring", "all-gather", "all-to-all", "ring+all-to-all"]
 Dispatcher = Literal["all-gather", "all-to-all", "deepep", "hybridep"]
+# A token crosses the network once for all its experts in a node, and is passed on there.
+MERGING_DISPATCHERS: Final = ("deepep", "hybridep")
 Optimizer = Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd", "sgd-momentum"]
 FrozenType = Literal["nf4", "nf4-dq", "int8", "fp8"]
 Offloaded = Literal["optimizer", "parameters", "activations"]
@@ -169,4 +171,5 @@ def unmodelled(stack: Stack) -> list[str]:
         if name not in taken
         and not (name in usual and usual[name] == value)
         and not (name == "schedule" and value != "dualpipe")
+        and not (name == "dispatcher" and value in ("all-to-all", *MERGING_DISPATCHERS))
     ]

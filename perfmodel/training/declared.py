@@ -35,6 +35,7 @@ from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.jitter import Jitter
 from perfmodel.specs.job import Job
 from perfmodel.specs.layout import WHOLE_REPLICAS
+from perfmodel.specs.stack import MERGING_DISPATCHERS
 
 Array = NDArray[np.float64]
 
@@ -68,6 +69,7 @@ def declared(job: Job) -> dict[str, float]:
         overlap = job.stack.overlap_experts
         if overlap is None and job.stack.schedule == "dualpipe":
             overlap = True  # what that schedule is for
+        found["merged_copies"] = 1.0 if job.stack.dispatcher in MERGING_DISPATCHERS else None
         found["expert_hidden"] = None if overlap is None else float(overlap)
     if job.algorithm is not None:
         found |= {

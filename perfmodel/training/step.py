@@ -116,8 +116,11 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
 
     m = at.accumulation
     slowest = np.where(at.pp > 1.0, c.last_stage, 1.0)
-    own_last = mb.last * slowest
-    last = own_last + taken_last * slowest
+    last = (mb.last + taken_last) * slowest
+    fuller, fewer = uneven_stages(ops.layers, at.pp)
+    # Logits and loss take the place of the layers that the last stage lacks.
+    room = fewer * ops.is_transformer * (busy + stall) * at.pp / np.maximum(ops.layers, 1.0)
+    own_last = np.maximum(mb.last * slowest - room, 0.0)
     stage = busy + stall + shards + p2p
     # While the pipeline fills and drains, nothing hides its messages.
     idle = (stage - p2p + (mb.last + taken_last) / at.pp) / at.vpp + 2.0 * message
@@ -144,7 +147,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     )
 
     # The fullest stage of an uneven pipeline paces all of them.
-    fuller = uneven_stages(ops.layers, at.pp) * ops.is_transformer * m * (busy + stall)
+    uneven = fuller * ops.is_transformer * m * (busy + stall)
 
     work = m * (own + own_last)
     half = 0.5 * machine.node
@@ -169,7 +172,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
         "context_parallel": m * context,
         "expert_parallel": m * expert,
         "pipeline_messages": m * p2p,
-        "imbalance": _uneven_lengths(at, work) + fuller,
+        "imbalance": _uneven_lengths(at, work) + uneven,
         "bubble": bubble,
         "sharded_weights": m * shards,
         "data_parallel": gradients.shown,

@@ -259,7 +259,12 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         one = call("all_gather", tokens * at.cp * ops.kv_width / at.tp * w, at.cp, at.tp, m, at, c)
         context = one * ops.attention_layers / at.pp * (3.0 + again) * c.cp_exposed
     if at.ep > 1:
-        one = call("all_to_all", tokens / at.tp * ops.top_k * ops.routed_width * w, at.ep, 1.0, m, at, c)
+        copies = ops.top_k
+        if at.merged_copies > 0.0:
+            nodes = at.ep / min(m.domain, at.ep)
+            places = nodes if nodes > 1.0 else at.ep
+            copies = sum((1.0 - 1.0 / places) ** i for i in range(round(ops.top_k)))
+        one = call("all_to_all", tokens / at.tp * copies * ops.routed_width * w, at.ep, 1.0, m, at, c)
         experts = one * ops.moe_layers / at.pp * (4.0 + 2.0 * again) * shown_experts
     if ops.table_params > 0:
         experts += 2.0 * shown_experts * call("all_to_all", at.micro_batch * 3328.0 * w, at.dp, 1.0, m, at, c)
@@ -302,6 +307,13 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         34.0 * c.optimizer * (dense + routed) * ops.trainable_fraction / (m.memory_bytes_per_s * c.memory)
     )
 
+    longer = 0.0
+    if at.pp > 1 and ops.is_transformer:
+        full = math.ceil(ops.layers / at.pp)
+        missing = full * at.pp - ops.layers
+        lacks = min(missing if missing < 2 else missing - 1, full - 1)
+        tail = max(tail - lacks * (own + stall) / (ops.layers / at.pp), 0.0)
+        longer = times * (own + stall) * (full / (ops.layers / at.pp) - 1.0)
     work = times * (own + tail)
     parallel = 1.0 if at.dp * at.cp > 1 else 0.0
     half = min(max((at.per_node - m.node / 2.0) / (m.node / 2.0), 0.0), 1.0)
@@ -324,9 +336,10 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         "contention": contention,
         "synchronisation": (parallel * c.sync_s * math.log2(at.k) + c.node_sync_s * math.log2(nodes)) / every,
     }
+    parts["imbalance"] = longer
     if at.length_spread > 0:
         spread = at.length_spread / math.sqrt(max(at.global_batch / at.dp, 1.0))
-        parts["imbalance"] = work * (slowest(at.dp, spread) - 1.0)
+        parts["imbalance"] += work * (slowest(at.dp, spread) - 1.0)
     wait = slowest(at.k, c.jitter)
     if every > 1:
         alone = max(at.k / at.dp, 1.0)

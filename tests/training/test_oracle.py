@@ -105,6 +105,7 @@ def test_what_a_job_declares(said):
 def test_experts_whose_exchange_is_stated(hidden):
     said = dict(LAYOUTS[13][1])
     compare(OPS["mixtral-8x7b"], MACHINES["h100"], laid(said, declared={"expert_hidden": hidden}))
+    compare(OPS["mixtral-8x7b"], MACHINES["h100"], laid(said, declared={"merged_copies": hidden}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from perfmodel.physics.coefficients import NAMES, from_logs, quiet, textbook
 from perfmodel.physics.compute import ATTENTION_RAMP, micro_batch
 from perfmodel.physics.counting import operations
-from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
+from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick, uneven_stages
 from perfmodel.physics.machine import machine, numbers
 from perfmodel.physics.products import logit_rate
 from perfmodel.physics.roofline import product_time
@@ -479,3 +479,19 @@ def test_believed_virtual_stages_are_a_power_of_the_layers_of_a_stage(belief, st
     c = replace(textbook(), interleave=np.asarray(belief))
     found = interleaved(LLAMA, at(64.0, pp=4, vpp=np.array([np.nan, 2.0])), c)
     assert found.vpp.tolist() == pytest.approx([stages, 2.0])
+
+
+def test_logits_take_the_place_of_a_layer_that_the_last_stage_lacks():
+    """127 layers on 16 stages wait for the eighth layer of the others, not for all of the logits besides."""
+    deep = replace(LLAMA, layers=np.asarray(128.0))
+    c = textbook()
+
+    def waiting(layers: float) -> float:
+        ops = replace(deep, layers=np.asarray(layers))
+        found = step(ops, H100, at(128.0, batch=512.0, pp=16, micro_batch=1), c)
+        return float(found.parts["imbalance"] / found.time_s)
+
+    assert waiting(127.0) < waiting(128.0)
+    assert (
+        uneven_stages(113.0, 16.0)[0] > uneven_stages(127.0, 16.0)[0] > uneven_stages(128.0, 16.0)[0] == 0.0
+    )

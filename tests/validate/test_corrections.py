@@ -68,7 +68,7 @@ def test_every_correction_fits_the_shipped_corpus() -> None:
     tables: dict[str, list[dict[str, str]]] = {}
     for name in ("sources", "families", "points"):
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
-            tables[name] = list(csv.DictReader(stream))
+            tables[name] = list(csv.DictReader(stream, restval=""))
     addresses = {line["source"]: line["address"] for line in tables["sources"]}
     families = {line["family"]: line for line in tables["families"]}
     corrected = read_corpus(folder).corrected
