@@ -73,7 +73,7 @@ def saved(curve: Curve, part: str, index: int) -> float:
 
 
 def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> str:
-    """A cause as people say it, with the tier where it happens and its share of the step.
+    """A cause in words, with the tier where it happens and its share of the step.
 
     Arithmetic is most of a good step: of it, only what it takes beyond the baseline's counts as a cause.
     """

@@ -76,7 +76,7 @@ def judge(
     found = _expected(job, known, seed, notes)
     if job.layout == "auto":
         notes.append(
-            "nobody says how the run was laid out: the fastest layout is taken, which may not be its own; state it with --layout"
+            "the layout of the run is not stated: the fastest one is assumed; state it with --layout"
         )
     model = Model.of(found)
     traced = _traced(job, seen, notes)
@@ -156,7 +156,7 @@ def _job_of(
     how = configured(config, said, specs)
     if len(how.job.k) != 1:
         raise UsageError(
-            "neither the configuration nor the log says on how many accelerators it ran",
+            "the number of accelerators is neither in the configuration nor in the log",
             code="U016",
             help="add -k",
         )
@@ -172,7 +172,7 @@ def _job_of(
             job = how.job
     elif not how.says_batch and batch is None:
         notes.append(
-            f"nobody says the global batch: {job.global_batch} is taken; state it with --global-batch"
+            f"the global batch is not stated: {job.global_batch} is taken; state it with --global-batch"
         )
     return job, how
 
@@ -309,7 +309,7 @@ def _likeliest(causes: Sequence[CauseRow]) -> str:
         return f"most likely cause, at {first['probability']:.0%}: {first['words']}{about}; {saved}."
     named = [f"{row['words']} ({row['probability']:.0%})" for row in equal[:3]]
     more = f" or one of {len(equal) - 3} more" if len(equal) > 3 else ""
-    return f"what was measured does not tell its cause: {', '.join(named)}{more}; see the checks."
+    return f"the measurements fit more than one cause: {', '.join(named)}{more}; see the checks."
 
 
 def _answer(

@@ -317,7 +317,7 @@ def vocabulary(draft: Draft) -> None:
             return
     if draft.get("model.layers"):
         draft.questions.append(
-            "how many words has the vocabulary? The tokenizer does not say: give --vocab-size, or -w with the model"
+            "how many words has the vocabulary? The name of the tokenizer does not state it: give --vocab-size, or -w with the model"
         )
 
 

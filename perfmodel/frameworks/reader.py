@@ -153,7 +153,7 @@ def _doubts(draft: Draft, documents: Sequence[Document]) -> None:
         if doubtful:
             at = doubtful[0].mark.line
             draft.questions.append(
-                f"{document.source.name}:{at}: some flags stand under a condition that only the running shell knows; "
+                f"{document.source.name}:{at}: some flags stand under a condition that only the running shell decides; "
                 "do they apply? They are left out"
             )
         for command in document.commands:

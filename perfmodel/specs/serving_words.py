@@ -255,7 +255,7 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
         refuse("serving.precision", f"{device.name} has no {needed} arithmetic",
                f"it has {', '.join(device.peak)}; int4 and w8a16 are smaller weights with 16-bit arithmetic")  # fmt: skip
     if serving.demand is not None and serving.slo is None:
-        refuse("serving.demand", "a fleet is sized for what its users expect, and no slo says that",
+        refuse("serving.demand", "a fleet is sized by an slo, and none is stated",
                "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
     if serving.demand is not None and serving.load is not None and serving.load.kind == "concurrency":
         refuse("serving.demand", "a demand arrives at a rate, and the load is a number of requests in flight",

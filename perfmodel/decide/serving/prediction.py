@@ -206,7 +206,7 @@ def _within(told: Mapping[str, Any], limits: Limits) -> list[bool | None]:
 def _notes(service: Service, curve: LoadCurve, limits: object) -> list[str]:
     notes = list(service.job.notes)
     if service.is_usual:
-        notes.append(f"precision {service.precision} is a default: nobody gave one")
+        notes.append(f"precision {service.precision} is a default: none is stated")
     if not service.beliefs.is_fitted:
         notes.append(
             "nothing measured stands behind the coefficients of serving yet: bands are those of a textbook"
