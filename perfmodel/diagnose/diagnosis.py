@@ -71,7 +71,7 @@ def diagnose(
 def judge(
     job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
 ) -> dict[str, object]:  # fmt: skip
-    """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
+    """The result for one job at its K and what was measured of it; `place` gives the file and line of a key of the job."""
     notes = [] if notes is None else notes
     found = _expected(job, known, seed, notes)
     if job.layout == "auto":
@@ -199,7 +199,7 @@ def _verdict(
     odds: NDArray[np.float64],
     has_trace: bool,
 ) -> str:
-    """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
+    """fine, slow or fast: by the band, or inside it where a trace is evidence for a cause that costs."""
     if seen.pace.step_s > band[1]:
         return "slow"
     if seen.pace.step_s < band[0]:
@@ -275,12 +275,12 @@ def _parts(measured: Seen) -> list[dict[str, object]]:
 
 
 def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, object] | None:
-    """What would tell the two likeliest causes apart."""
+    """The measurement that would separate the two likeliest causes."""
     return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 
 
 def _of_log(seen: Measured) -> list[str]:
-    """What the log's own course says, whatever is expected."""
+    """What the course of the log shows, whatever is expected."""
     pace, told = seen.pace, []
     if pace.drift is not None and abs(pace.drift) > DRIFT:
         told.append(
@@ -298,7 +298,7 @@ def _of_log(seen: Measured) -> list[str]:
 
 
 def _likeliest(causes: Sequence[CauseRow]) -> str:
-    """The cause, where one stands out; else those that measurements do not tell apart."""
+    """The cause, where one stands out; else those that fit the measurements alike."""
     if not causes:
         return "no single cause that is known here explains it."
     first = causes[0]

@@ -1,4 +1,4 @@
-"""What the logs and traces of one run say of its step."""
+"""The step of one run by its logs and traces."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _read(draft: Draft, role: str, document: Document) -> None:
 
 
 def _beside(draft: Draft, folders: Sequence[Path]) -> None:
-    """The model's config.json in the folder of a file, where nothing else says what is trained."""
+    """The model's config.json in the folder of a file, where nothing else states the model."""
     if draft.get("model.fields") is not None:
         return
     for folder in dict.fromkeys(folders):

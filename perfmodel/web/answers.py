@@ -1,4 +1,4 @@
-"""The library behind the server: requests in, envelopes out. The only module here that knows how to predict."""
+"""The library behind the server: requests in, envelopes out. The only module here that predicts."""
 
 from __future__ import annotations
 
