@@ -6,7 +6,7 @@ import csv
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.specs.catalog import Catalog, Resolution
@@ -211,7 +211,7 @@ def _column(file: Tree, wanted: str, folder: Path, problems: list[Problem]) -> S
     return found
 
 
-def _number(text: object) -> float | None:
+def _number(text: Any) -> float | None:
     try:
         value = float(str(text))
     except ValueError:
@@ -255,7 +255,7 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
         refuse("serving.precision", f"{device.name} has no {needed} arithmetic",
                f"it has {', '.join(device.peak)}; int4 and w8a16 are smaller weights with 16-bit arithmetic")  # fmt: skip
     if serving.demand is not None and serving.slo is None:
-        refuse("serving.demand", "a fleet is sized by an slo, and none is stated",
+        refuse("serving.demand", "a fleet is sized for what its users expect, and no slo says that",
                "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
     if serving.demand is not None and serving.load is not None and serving.load.kind == "concurrency":
         refuse("serving.demand", "a demand arrives at a rate, and the load is a number of requests in flight",

@@ -151,7 +151,7 @@ def test_every_key_of_a_training_job_is_shared_or_refused():
         ({"prefill": {"disaggregated": {"prefill": 2, "decode": 6}}}, "not modelled yet"),
         ({"version": "0.9"}, "of which engine"),
         ({"engine": "vlm"}, 'did you mean "vllm"'),
-        ({"demand": "20 /s"}, "a fleet is sized by an slo"),
+        ({"demand": "20 /s"}, "no slo says that"),
         ({"spares": 2}, "spares stand by for a demand"),
         (
             {"demand": "20 /s", "slo": {"ttft": {"p99": "1 s"}}, "layout": {"replicas": 3}},
