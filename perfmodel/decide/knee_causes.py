@@ -8,7 +8,7 @@ this one ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ def saved(curve: Curve, part: str, index: int) -> float:
 
 
 def in_words(curve: Curve, part: str, index: int, lost: Mapping[str, Array]) -> str:
-    """A cause in words, with the tier where it happens and its share of the step.
+    """A cause as people say it, with the tier where it happens and its share of the step.
 
     Arithmetic is most of a good step: of it, only what it takes beyond the baseline's counts as a cause.
     """
@@ -151,7 +151,7 @@ def knees(
     }
 
 
-def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, object]:
+def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, Any]:
     """One knee with its interval, cause, remedy and the knee by the same rule after it."""
     centre = knee_of(found.time_s)
     low, high = drawn.interval()
@@ -159,17 +159,16 @@ def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, draw
         # The draws are centred on the curve itself: the cautious knee may lie before them all.
         here = float(centre.k) if bool(centre.reached) else np.inf
         low, high = min(low, here), max(high, here)
-    k = int(centre.k) if np.isfinite(centre.k) else None
-    entry: dict[str, object] = {
-        "k": k,
+    entry: dict[str, Any] = {
+        "k": int(centre.k) if np.isfinite(centre.k) else None,
         "k_low": int(low) if np.isfinite(low) else None,
         "k_high": int(high) if np.isfinite(high) else None,
     }
     last = int(np.flatnonzero(found.feasible)[-1])
-    beyond = np.flatnonzero(found.feasible & (found.k > (k or np.inf)))
+    beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
     index = int(beyond[0]) if beyond.size else last
     part = dearest(found, lost, index)
-    if k is None and not bool(centre.reached):
+    if entry["k"] is None and not bool(centre.reached):
         entry["cause"] = f"not reached up to K={int(found.k[last])}"
     elif part is None:
         entry["cause"] = "nothing is lost"

@@ -8,7 +8,7 @@ or by the best-fitting law. They differ where time grows with K: Amdahl's fit ta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Literal, TypedDict
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ SUPERLINEAR: Final = 0.005  # excess of E over 1 that counts when no interval is
 
 def by_regime(
     points: Points, gate: Gate, money: Money, regimes: tuple[PriceRegime, ...], recommended: int | None
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """p* and the fastest K under each price, with the sentence why."""
     work = money.work / money.work[0]
     found = []
@@ -59,19 +59,13 @@ def by_regime(
     return found
 
 
-class Choice(TypedDict):
-    """A K, what it costs, and the time there."""
-
-    k: int
-    cost_usd: float
-    time_s: float
-
-
-def _choice(points: Points, bill: Array, at: int) -> Choice:
+def _choice(points: Points, bill: Array, at: int) -> dict[str, Any]:
     return {"k": int(points.k[at]), "cost_usd": float(bill[at]), "time_s": float(points.mean_s[at])}
 
 
-def _why(regime: PriceRegime, first: PriceRegime, p_star: Choice | None, fastest: Choice | None) -> str:
+def _why(
+    regime: PriceRegime, first: PriceRegime, p_star: dict[str, Any] | None, fastest: dict[str, Any] | None
+) -> str:
     """Why p* lies where it does under this price."""
     if p_star is None or fastest is None:
         return "no K clears the quality gate"
@@ -94,7 +88,7 @@ def _why(regime: PriceRegime, first: PriceRegime, p_star: Choice | None, fastest
     return text
 
 
-def gap_to_ideal(points: Points) -> dict[str, object] | None:
+def gap_to_ideal(points: Points) -> dict[str, Any] | None:
     """Ideal, Amdahl's and the measured speedup, and the two steps between them; None in the weak regime or for one K."""
     if points.regime == "weak" or points.k.size < 2:
         return None
@@ -120,7 +114,7 @@ def part_dollars(points: Points, money: Money) -> dict[str, Array] | None:
     return {name: money.cost_usd * part / points.mean_s for name, part in points.parts_s.items()}
 
 
-def slowest_of_repeats(timings: Timings, points: Points, threshold: float) -> dict[str, object] | None:
+def slowest_of_repeats(timings: Timings, points: Points, threshold: float) -> dict[str, Any] | None:
     """The exercise's straggler: at each K above the baseline the slowest of the repeats instead of their mean."""
     if not (points.repeats > 1).any():
         return None

@@ -88,19 +88,17 @@ def validate(
     else:
         beliefs_for, fold_of, tables = _always(shipped_beliefs()), None, _always(shipped_utilisations())
     ids = measured_families(data)
-    figures: dict[str, dict[str, object]] = {}
-    families: list[dict[str, object]] = []
-    result: dict[str, object] = {"modes": figures, "families": families}
+    result: dict[str, Any] = {"modes": {}, "families": []}
     far: list[str] = []
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
-        figures[mode] = mode_figures(resolved, scored, fold_of, tables)
-        figures[mode]["worst"] = worst(data, scored, beliefs_for)
-        families += family_rows(resolved, scored)
+        result["modes"][mode] = mode_figures(resolved, scored, fold_of, tables)
+        result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
+        result["families"] += family_rows(resolved, scored)
         if mode == "datasheet" and not is_shipped:
             far += _far_off(resolved, scored)
     if is_shipped:
-        strangers = figures if scheme == STRANGER else _strangers(catalog, modes, *fitted)
+        strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
         result["schemes"] = {STRANGER: {"modes": strangers}}
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
     peaks = (folder or shipped_corpus()) / PEAKS
@@ -116,7 +114,7 @@ def validate(
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted
     ]
-    scored_families = {str(row["family"]) for row in families}
+    scored_families = {row["family"] for row in result["families"]}
     result["notes"] = [
         *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),
@@ -298,7 +296,7 @@ def _held_out(
     )
 
 
-def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, object]:
+def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
     """Figures of all modes with whole sources left out and the labels that they state."""
     resolved = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
     beliefs_for, fold_of, tables = _held_out(resolved, STRANGER, folds, beliefs)
@@ -316,7 +314,7 @@ def mode_figures(
     scored: Scored,
     fold_of: Mapping[int, int] | None,
     tables: Callable[[int], Mapping[str, float]],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """All figures of one mode, overall and by kind, accelerator, source and node crossing.
 
     `tables` has the utilisations that a baseline of `datasheet` is made of.
@@ -388,7 +386,7 @@ def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
 
 def law_figures(
     resolved: Resolved, scored: Scored, only: NDArray[np.bool_] | None = None
-) -> dict[str, dict[str, object]]:
+) -> dict[str, dict[str, Any]]:
     """Errors of the one-line laws on the same points, families weighing the same or, apart, sources."""
     data = resolved.observations
     if scored.mode == "datasheet" or not scored.rows.size:
@@ -407,7 +405,7 @@ def law_figures(
     weights = by_source(family[chosen], sources_of(resolved))
     keys = ("median_ape", "mean_ape", "p90_ape")
 
-    def figures(error: NDArray[np.float64]) -> dict[str, object]:
+    def figures(error: NDArray[np.float64]) -> dict[str, Any]:
         alike, of_sources = (errors(error, family[chosen], w) for w in (None, weights))
         return {key: alike[key] for key in keys} | {
             "by_source_weight": {key: of_sources[key] for key in keys}
@@ -416,7 +414,7 @@ def law_figures(
     return {name: figures(values[chosen]) for name, values in log_errors.items()}
 
 
-def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, object]]:
+def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
     """Every prediction, family by family."""
     data = resolved.observations
     owner = data.family[scored.rows]
@@ -447,7 +445,7 @@ def _digits(seconds: float) -> float:
     return float(f"{seconds:.5g}")
 
 
-def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, object]:
+def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, Any]:
     """Errors of the collective timings, or zero points where there are none."""
     if not sweeps:
         return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}
