@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.physics.algorithms import ALGORITHMS
+from perfmodel.physics.compute import repeated_share
 from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, HOST_LINK_BYTES_PER_S
 from perfmodel.physics.layouts import DECLARED as USUAL
 from perfmodel.physics.layouts import Sharding
@@ -149,9 +150,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
         stages = np.broadcast_to(interleaved(found.setup.operations, found.at, c).vpp, found.k.shape)
         made["vpp"] = Fact(float(stages[index]), "", "a belief: the virtual stages are not stated", "assumed")
     if shown["recompute"] is None:
-        share = coefficients(found.setup, found.logs[:, None], found.k).recompute
+        share = repeated_share(found.at, coefficients(found.setup, found.logs[:, None], found.k))
         made["recomputation"] = Fact(
-            float(np.ravel(share)[0]), "", "a belief: how much is repeated is not stated", "assumed"
+            float(share[index]), "", "a belief: how much is repeated is not stated", "assumed"
         )
     batch = float(np.asarray(found.setup.global_batch)[index])
     return made | {

@@ -121,6 +121,7 @@ TABLE: dict[str, Rule] = {
     "--overlap-grad-reduce": "stack.overlap_gradients",
     "--overlap-param-gather": "stack.overlap_gather",
     "--tp-comm-overlap": "stack.overlap_tensor",
+    "--overlap-moe-expert-parallel-comm": "stack.overlap_experts",
     "--recompute-granularity": ("layout.recompute", RECOMPUTE),
     "--recompute-activations": ("layout.recompute", lambda value: "selective" if truth(value) else None),
     "--checkpoint-activations": ("layout.recompute", lambda value: "full" if truth(value) else None),

@@ -294,6 +294,9 @@ def _kept(
         "kept_hidden": tokens * ((4.0 if w.gated_mlp else 5.0) * hidden * blocks + rank * attention_layers),
         "kept_inner": tokens
         * (projections * attention_layers + inner * mlp_layers + moe * moe_layers + 4.0 * mamba),
+        # Norms' outputs; of the feed-forward part what its last product is given.
+        "given_hidden": tokens * 2.0 * hidden * blocks,
+        "given_inner": tokens * (width * mlp_layers + (_number(w.top_k) * routed + shared) * moe_layers),
         "widest_inner": tokens * widest,
     }
 

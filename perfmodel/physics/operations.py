@@ -90,6 +90,8 @@ class Operations:
         Array  # of a transformer, the same: elements that tensor parallelism cuts with the norms alone
     )
     kept_inner: Array  # elements that it always cuts
+    given_hidden: Array  # of these, what products keep for the gradients of their own weights alone
+    given_inner: Array
     widest_inner: Array  # elements whose gradients exist at once, of the widest layer
     layer_weights: Array  # of the widest layer, one of each shape
     first_dense_layers: Array  # before the first layer with experts; 0 where these are spread evenly

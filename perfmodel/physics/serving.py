@@ -197,7 +197,26 @@ def _open(terms: _Terms, rate: Array, most: Array) -> tuple[Array, _State]:
 def replica_step(
     shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
 ) -> ServingStep:
-    """The step of a replica at the mean context of a load: input, and half the output or more where lengths vary."""
+    """The step of a replica at the mean context of a load: input, and half the output or more where lengths vary.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    machine : the accelerators and links (`physics.machine`).
+    at : layout, number formats and limits of the engine.
+    load : what is asked of one replica.
+    c : coefficients (`serving_coefficients`).
+
+    Returns
+    -------
+    The step as a function of sequences and prompt tokens.
+
+    >>> from perfmodel.physics.examples import decoder, node
+    >>> from perfmodel.physics.serving_coefficients import textbook
+    >>> step = replica_step(decoder(), node(), Deployment(), Load(input_tokens=1000.0, output_tokens=200.0), textbook())
+    >>> bool(step.seconds(8.0, 500.0) > step.seconds(8.0, 0.0) > step.seconds(1.0, 0.0))
+    True
+    """
     tokens, outputs = np.asarray(load.input_tokens, float), np.asarray(load.output_tokens, float)
     hit = np.asarray(load.prefix_hit, float)
     context = tokens + 0.5 * outputs * (1.0 + np.asarray(load.output_cv, float) ** 2)

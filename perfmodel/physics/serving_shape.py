@@ -121,7 +121,20 @@ def serving_shape(workload: Workload) -> ServingShape:
 
 
 def is_served(workload: Workload) -> bool:
-    """Whether this is a decoder whose dimensions are known: only those are served token by token."""
+    """Whether this is a decoder whose dimensions are known: only those are served token by token.
+
+    Parameters
+    ----------
+    workload : its spec.
+
+    Returns
+    -------
+    True or False.
+
+    >>> from perfmodel.specs.workload import Workload
+    >>> is_served(Workload(name="x", kind="convnet", params=1_000_000))
+    False
+    """
     return workload.kind in LANGUAGE_KINDS and workload.is_counted
 
 
@@ -136,6 +149,14 @@ def _pair_widths(workload: Workload, heads: float) -> tuple[float, float]:
 
 def stack(items: Sequence[ServingShape]) -> ServingShape:
     """Many models along a trailing axis.
+
+    Parameters
+    ----------
+    items : models.
+
+    Returns
+    -------
+    One struct whose arrays have the models on their last axis.
 
     >>> from perfmodel.physics.examples import decoder
     >>> one = decoder()

@@ -199,7 +199,8 @@ def curve(
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     # What the job states leaves no doubt.
     effects = np.concatenate([np.where(declares(setup)[:, None], 0.0, jacobian), slopes])
-    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects)
+    # Summed in order: a library's dot product may round by where its arrays lie in memory, and answers keep their bytes.
+    variance = (effects * (covariance[:, :, None] * effects).sum(axis=1)).sum(axis=0)
     computing = computing_share(effects)
     scale = np.ones_like(setup.k)
     if known is not None and timed:
@@ -275,7 +276,7 @@ def _unmeasured(
     spread = beliefs.band_spread("datasheet", setup.features(), signs, computing, setup.k)
     if beliefs.calibration is None:
         return spread
-    before = np.square(effects).T @ (beliefs.scatter + left_open)
+    before = (np.square(effects) * (beliefs.scatter + left_open)[:, None]).sum(axis=0)
     return np.asarray(spread * np.sqrt(np.minimum(variance / np.maximum(before, 1e-300), 1.0)))
 
 
@@ -389,6 +390,13 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
         if enough is not None:
             return f"K = {int(enough)} fits with another layout"
     return "no layout that was tried fits; use a shorter sequence or a device with more memory"
+
+
+def smallest_that_fits(setup: Setup) -> int | None:
+    """The first K beyond the largest of a set-up that nothing fits, by doublings, at which some layout does."""
+    last = replace(setup, k=setup.k[-1:], global_batch=setup.global_batch[-1:], layout=None)
+    found = _enough(last, grows=setup.batch_grows or bool(np.ptp(setup.global_batch) > 0))
+    return None if found is None else int(found)
 
 
 def _enough(here: Setup, *, grows: bool) -> float | None:

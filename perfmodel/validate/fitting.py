@@ -315,7 +315,13 @@ def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, f
     known = held_out(resolved, folds, beliefs, UNSEEN)
     ids = measured_families(data)
     found = {mode: choose_odds(bends(data, score_mode(data, mode, ids, known))) for mode in MODES[1:]}
-    unmeasured = []
+    unmeasured = unmeasured_bends(resolved, folds, beliefs)
+    return found | {"ratio": choose_odds(unmeasured)}
+
+
+def unmeasured_bends(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> list[Bend]:
+    """Every family's efficiency against its smallest K with nothing calibrated, by beliefs that have not seen its source."""
+    data, found = resolved.observations, []
     for one in ratios(resolved, folds, beliefs):
         if not one.rows.size:
             continue
@@ -323,7 +329,5 @@ def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, f
         base = accelerator_time(data, np.array([one.base]), data.target[[one.base]])[0]
         half = beliefs.factor("ratio", data.kinds[one.family]) * one.spread
         efficiency = base / tau
-        unmeasured.append(
-            Bend(one.family, data.at.k[one.rows], efficiency, efficiency * np.exp(-one.error), half)
-        )
-    return found | {"ratio": choose_odds(unmeasured)}
+        found.append(Bend(one.family, data.at.k[one.rows], efficiency, efficiency * np.exp(-one.error), half))
+    return found

@@ -26,6 +26,7 @@ from perfmodel.specs.stack import FrameworkClass, Stack
 from perfmodel.specs.usual import LARGEST_HOST, completed
 from perfmodel.specs.workload import Workload
 from perfmodel.validate.corpus import ALONE, batch_in_note, recomputed
+from perfmodel.validate.software import stack_facts
 from perfmodel.validate.tables import Row
 
 # Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
@@ -79,7 +80,7 @@ def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -
         "framework": framework_of(family),
         "layout": layout
         | (_micro_batches(point, per_item, batch / replicas) or _at_once(family, point, workload)),
-        "sync_every": NEVER if family.text["sharding"] == ALONE else None,
+        "sync_every": NEVER if sharding_of(family, point) == ALONE else None,
         "bucket": family.number.get("bucket_bytes"),
         "timed_steps": _whole(point.number.get("run_steps")),
         "stack": stack_words(family, point),
@@ -110,7 +111,17 @@ def stack_words(family: Row, point: Row) -> dict[str, object]:
             ("pads_vocabulary", False if point.number.get("vocab") else None),
         )
         if value is not None
-    }
+    } | stated_facts(family, point)
+
+
+def stated_facts(*rows: Row) -> dict[str, Any]:
+    """Facts in the column `stack` of rows; a later one wins."""
+    return {key: value for row in rows for key, value in stack_facts(row.text.get("stack", "")).items()}
+
+
+def sharding_of(family: Row, point: Row) -> str:
+    """The sharding of a point: its own, else that of its family."""
+    return point.text.get("sharding") or family.text["sharding"]
 
 
 def framework_of(family: Row) -> str:
@@ -145,7 +156,7 @@ def cluster_words(family: Row, point: Row | None = None) -> dict[str, object]:
 
 def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, object]:
     """The layout of a point; where a source names neither tensor nor pipeline parallelism, the least that holds the weights."""
-    stated = family.text["sharding"]
+    stated = sharding_of(family, point)
     sharding = SHARDING.get(stated, stated)
     if sharding is None and family.text["framework_class"] == "xla":
         sharding = "fsdp"  # XLA programs shard weights over the mesh where nobody says otherwise
@@ -328,6 +339,8 @@ class Jobs:
             "seq_len": int(tokens) if tokens else job.seq_len,
             "timed_steps": _whole(point.number.get("run_steps")) or job.timed_steps,
         }
+        if facts := stated_facts(point):
+            said["stack"] = (job.stack or Stack()).model_copy(update=dict(Stack.model_validate(facts)))
         return job.model_copy(update=said)
 
     def cluster(self, words: Mapping[str, object]) -> Cluster:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
+from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.constants import ATTENTION_PASSES, FAST_CONVOLUTION
 from perfmodel.physics.layouts import Layouts, joined, pick
 from perfmodel.physics.machine import Machine
@@ -19,6 +20,7 @@ from perfmodel.physics.operations import Operations, stack, take
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
 from perfmodel.specs.workload import Workload
+from perfmodel.training.curve import stated
 from perfmodel.training.given import as_run
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
@@ -106,6 +108,7 @@ def _only(data: Observations, kept: Index) -> Observations:
         target=data.target[kept],
         family=data.family[kept],
         normalised=data.normalised[kept],
+        stated=None if data.stated is None else data.stated[:, kept],
     )
 
 
@@ -236,9 +239,12 @@ def _observe(
         curves.setdefault((index, id(job.layout), id(job.cluster), *facts), (job, []))[1].append(i)
     stacked = _Stacked(len(points))
     features: dict[int, dict[str, str]] = {}
+    coefficients = np.full((len(NAMES), len(points)), np.nan)
     for job, rows in curves.values():
         setup = replace(setup_of(job), k=k[rows], global_batch=batch[rows])
         features.setdefault(int(family[rows[0]]), setup.features())
+        for name, value in stated(setup).items():
+            coefficients[NAMES.index(name), rows] = np.log(value)
         stacked.add(setup, np.array(rows, dtype=np.intp))
     observations = Observations(
         ops=stacked.operations(),
@@ -251,6 +257,7 @@ def _observe(
         kinds=tuple(workloads[row.text["workload"]].kind for row in families),
         normalised=normalised,
         weights=_weights(families, points, family),
+        stated=None if np.isnan(coefficients).all() else coefficients,
     )
     return observations, stacked.refusals
 

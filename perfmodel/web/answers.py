@@ -1,4 +1,4 @@
-"""The library behind the server: requests in, envelopes out. The only module here that predicts."""
+"""The library behind the server: requests in, envelopes out. The only module here that knows how to predict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import Catalog
@@ -63,8 +63,8 @@ class Answers(Protocol):
 class _Remembering(Catalog):
     """The catalogue, with the price records of an accelerator looked up once."""
 
-    def __init__(self, *folders: Any) -> None:
-        super().__init__(*folders)
+    def __init__(self, folders: Sequence[Path], zoo: Path | None = None) -> None:
+        super().__init__(folders, zoo)
         self._offers: dict[str, list[Offer]] = {}
 
     def offers(self, accelerator: str) -> list[Offer]:

@@ -114,7 +114,14 @@ def test_a_term_answers_to_what_moves_it():
     found = explain(job(k=256, global_batch=128, layout={"tp": 2}))
     strongest = {row["name"]: set(row["sensitivity"]) for row in found.result["terms"]}
     assert strongest["tensor_parallel"] == {"tp_exposed", "scale-up bandwidth", "up_efficiency"}
-    assert strongest["data_parallel"] & {"network bandwidth", "net_exposed"}
+    network = {"network bandwidth", "out_efficiency", "net_exposed"}
+    assert strongest["data_parallel"] & network
+    waits = next(row for row in found.result["terms"] if row["name"] == "data_parallel")
+    moved = {item["name"]: item["sensitivity"] for item in waits["inputs"] if item["name"] in network}
+    # A quicker network takes as much of the step away as more that shows of its exchange adds.
+    assert moved["network bandwidth"] == pytest.approx(moved["out_efficiency"], rel=0.1)
+    assert moved["network bandwidth"] < -0.01
+    assert moved["net_exposed"] > 0.01
 
 
 def test_collectives_of_a_pipelined_layout(pipelined):

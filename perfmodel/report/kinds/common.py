@@ -32,11 +32,12 @@ KNEE_RULES = {
 
 
 def name_of(value: object) -> str:
-    """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""
+    """The name that an input goes by: itself when it is text, else its `name`, or that of its `file` without folders."""
     if isinstance(value, Mapping):
         for key in ("name", "title", "file", "path", "vendor"):
-            if isinstance(value.get(key), str):
-                return str(value[key])
+            found = value.get(key)
+            if isinstance(found, str):
+                return found.replace("\\", "/").rpartition("/")[2] if key in ("file", "path") else found
         return ""
     return value if isinstance(value, str) else ""
 
@@ -51,6 +52,16 @@ def subject(envelope: Envelope) -> str:
         found[key] = next((n for place in places if (n := name_of(place.get(key)))), "")
     text = " on ".join(part for part in (found["workload"], found["cluster"]) if part)
     return text or name_of(job) or name_of(inputs)
+
+
+STRAIGHT = 0.5  # of the ideal: where nothing is below it a speedup on log axes looks like the ideal line
+
+
+def curves(result: Mapping[str, Any]) -> list[str]:
+    """The speedup and the efficiency, first the one that shows more."""
+    known = [e for e in result.get("efficiency") or () if isinstance(e, (int, float))]
+    names = ["speedup", "efficiency"]
+    return names[::-1] if known and min(known) >= STRAIGHT else names
 
 
 def setting(envelope: Envelope, key: str) -> object:

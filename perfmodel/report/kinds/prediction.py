@@ -52,7 +52,15 @@ def answer(envelope: Envelope) -> str:
     p_star, fastest = mapping(result.get("p_star")), mapping(result.get("fastest"))
     if not any(result.get("feasible") or [True]):
         reasons = [str(r) for r in result.get("reason") or () if r]
-        return f"Nothing fits: {reasons[0]}" if reasons else "Nothing fits."
+        near = mapping(result.get("nearest"))
+        # Of the largest K: the others need more.
+        reason = f"Nothing fits: {reasons[-1]}" if reasons else "Nothing fits."
+        if near.get("k") is None:
+            return reason
+        step = text.quantity(near.get("time_s"), "s")
+        return (
+            f"{reason}. Nearest: K = {near['k']} with {common.layout_text(near.get('layout'))}, {step} a step"
+        )
     words = []
     if knee.get("k") is not None:
         efficiency = common.at(result, "efficiency", knee["k"])
@@ -89,7 +97,7 @@ def figures(envelope: Envelope) -> list[str]:
     """The plots that this prediction has data for."""
     result = result_of(envelope)
     names = ["weak"] if common.setting(envelope, "regime") == "weak" else []
-    names += ["speedup", "efficiency"]
+    names += common.curves(result)
     if result.get("parts_s"):
         names += ["parts", "shares"]
     if result.get("ledger_accelerator_s"):

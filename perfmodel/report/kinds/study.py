@@ -71,7 +71,7 @@ def figures(envelope: Envelope) -> list[str]:
     """The plots that this study has data for."""
     result = result_of(envelope)
     names = ["weak"] if result.get("regime") == "weak" else []
-    names += ["speedup", "efficiency"]
+    names += common.curves(result)
     if result.get("workers"):  # of one K alone there is nothing else to draw
         names.insert(0 if len(result.get("k") or ()) == 1 else len(names), "workers")
     if result.get("parts_s"):

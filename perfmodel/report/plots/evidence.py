@@ -271,23 +271,24 @@ def _number(value: object) -> bool:
 
 
 def runs(envelope: Envelope) -> Figure:
-    """One's own runs as dots on the predicted T(K) with its band."""
+    """One's own runs as dots on the prediction with its band, as accelerator time: a perfect job is a flat line."""
     (chart,) = timings_kind.charts(envelope)
     predicted, measured = chart.series
     figure, axes = style.new(timings_kind.title(envelope), "", "")
-    factor = style.unit_axis(axes, "y", [*predicted.y, *measured.y], "s", "step time")
+    spent = [k * t for k, t in zip(predicted.x, predicted.y, strict=True) if t is not None]
+    factor = style.unit_axis(axes, "y", spent, "s", "accelerators x step time")
     rows = [
-        (x, y / factor, low / factor, high / factor)
-        for x, y, low, high in zip(predicted.x, predicted.y, predicted.low, predicted.high, strict=True)
+        (k, k * y / factor, k * low / factor, k * high / factor)
+        for k, y, low, high in zip(predicted.x, predicted.y, predicted.low, predicted.high, strict=True)
         if y is not None and low is not None and high is not None
     ]
     x, y, low, high = zip(*rows, strict=True)
     axes.fill_between(x, low, high, color=style.BLUE, alpha=0.18, label="90 % band")
     axes.plot(x, y, color=style.BLUE, marker="o", label="predicted")
-    seen = [(k, t / factor) for k, t in zip(measured.x, measured.y, strict=True) if t is not None]
+    seen = [(k, k * t / factor) for k, t in zip(measured.x, measured.y, strict=True) if t is not None]
     axes.plot([k for k, _ in seen], [t for _, t in seen], "D", color=style.RED, label="measured")
-    axes.set_yscale("log")
     style.k_axis(axes, predicted.x)
+    axes.set_ylim(bottom=0)
     style.legend(axes)
     return figure
 
