@@ -30,13 +30,14 @@ PARSING = (
 )  # fmt: skip
 
 _TRACE = """
-import json, sys
+import inspect, json, sys
 root, sys.argv = sys.argv[1], ["perfmodel", *sys.argv[2:]]
 from perfmodel.cli.main import main
 reached = set()
 def note(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_filename.startswith(root) and code.co_name != "<module>":
+    # A class body runs once, at import, and is no function.
+    if event == "call" and code.co_filename.startswith(root) and code.co_flags & inspect.CO_OPTIMIZED:
         reached.add(code.co_filename)
 sys.setprofile(note)
 try:

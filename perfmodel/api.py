@@ -437,7 +437,7 @@ def _known_serving(beliefs: BeliefsLike | None) -> ServingBeliefs | None:
 
         return from_mapping(plain(beliefs.result["beliefs"]), shipped())
     raise UsageError(
-        "beliefs of training jobs say nothing of services", code="U015", help="leave beliefs out"
+        "these beliefs are of training jobs, not of services", code="U015", help="leave beliefs out"
     )
 
 

@@ -143,7 +143,7 @@ _SPELLED = {
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be read; `hint` says how to write it."""
+    """A quantity that cannot be read; `hint` is how to write it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

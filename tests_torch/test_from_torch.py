@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from perfmodel.errors import UsageError
-from perfmodel.physics.operations import MASKED_SHARE, operations
+from perfmodel.physics.constants import MASKED_SHARE
+from perfmodel.physics.counting import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.workloads.from_torch import TorchWorkload, read_module
 from perfmodel.workloads.torch_trace import Gemm, trace

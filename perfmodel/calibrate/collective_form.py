@@ -128,10 +128,10 @@ class Points:
 
 
 def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
-    """Read rows of a collectives table; what the catalogue does not know is `unknown`, with an assumed rate.
+    """Read rows of a collectives table; what the catalogue lacks is `unknown`, with an assumed rate.
 
     A row's note may state the network (InfiniBand, RoCE, TCP sockets) and how many warm-up calls were made. Remarks that
-    were drawn from the times themselves are not read: they would tell a held-out sweep's answer.
+    were drawn from the times themselves are not read: they hold the answer of a held-out sweep.
     """
     seen: dict[tuple[str, ...], Setting] = {}
     names = (
@@ -169,7 +169,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
 
 
 class Setting(TypedDict):
-    """What a row of the table says of its machine and its call."""
+    """Machine and call of a row of the table."""
 
     op: str
     ranks: float

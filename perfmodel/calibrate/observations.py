@@ -23,7 +23,7 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Observations:
-    """Points along the last axis of every struct; `family` says to which family each belongs.
+    """Points along the last axis of every struct; `family` has the family of each.
 
     `target` is the log of the step time. Where a source gives only seconds per sample and accelerator
     (`normalised`), a typical batch is assumed and only ratios within the family mean something.

@@ -1,6 +1,6 @@
 """Seconds of a step's parts, as a trace shows them, become beliefs through the step model.
 
-A trace tells what the device did, the model why the step lasts: one measured number covers several parts. While only
+A trace records what the device did, the model explains why the step lasts: one measured number covers several parts. While only
 communication kernels run, for instance, a rank may be sending, or waiting for a slower one. Each number is an
 observation of the logarithm of a sum of parts, with a spread for what profiling disturbs and the cover leaves open;
 beliefs are conditioned on all of them together. Residuals have heavy tails, so that a number which the model cannot

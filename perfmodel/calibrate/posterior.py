@@ -2,7 +2,7 @@
 
 The step model is linearised in its log coefficients at the population's centre and stays so: a job's deviations are
 found, and carried to other K, along the same slopes. On held-out runs this extrapolates better than following the
-curved model, which amplifies what two noisy points say. Noise and the prior have heavy tails (Student-t, by
+curved model, which amplifies the noise of two points. Noise and the prior have heavy tails (Student-t, by
 reweighting), so one bad row cannot take the rest with it, and a job far from the population may move further.
 """
 
@@ -108,7 +108,7 @@ def condition_jobs(
 
 
 def square_root(matrix: Array) -> Array:
-    """A square root of a covariance that may be singular: effects that nobody doubts have no variance."""
+    """A square root of a covariance that may be singular: certain effects have no variance."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 

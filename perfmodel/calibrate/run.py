@@ -1,4 +1,4 @@
-"""`perfmodel calibrate`: read what was measured, condition the beliefs, and say what was learnt."""
+"""`perfmodel calibrate`: read what was measured, condition the beliefs, and report what was learnt."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _files(
 def _with_power(
     job: Job, beliefs: Beliefs, draws: Sequence[Draw], notes: list[str]
 ) -> tuple[Beliefs, list[Drawn]]:
-    """Beliefs that hold what the power logs say, and a row for each K."""
+    """Beliefs with the power of the logs in them, and a row for each K."""
     power, rows = power_from_draws(job, beliefs, draws)
     notes += [f"{draw.source}: {note}" for draw in draws for note in draw.notes]
     if beliefs.calibration is None:
@@ -270,7 +270,7 @@ def _layouts_assumed(report: Report) -> list[str]:
     if by_layout:
         assumed = "; ".join(f"K = {', '.join(k)}: {words}" for words, k in by_layout.items())
         notes.append(
-            f"nobody gave the layout of the measured runs: the fit assumes what the search chose, {assumed}; "
+            f"the layout of the measured runs is not stated: the fit assumes what the search chose, {assumed}; "
             "state what ran with --layout"
         )
     return notes

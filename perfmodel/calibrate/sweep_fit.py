@@ -29,7 +29,7 @@ KNEE_BOUNDS: Final = (0.3, 3.0)
 
 @dataclass(frozen=True)
 class SweepPrior:
-    """What is believed before a sweep is seen: medians and log-spreads; an infinite spread says nothing."""
+    """What is believed before a sweep is seen: medians and log-spreads; an infinite spread has no weight."""
 
     alpha_s: float = 2e-5
     alpha_spread: float = np.inf

@@ -32,7 +32,7 @@ SMALL_BYTES = 65536.0
 
 
 def nodes_of(sweep: Sweep, machine: Machine) -> int:
-    """Machines that took part: as the log says, else as few as hold the ranks."""
+    """Machines that took part: as the log states, else as few as hold the ranks."""
     return int(sweep.nodes or max(1.0, np.ceil(sweep.ranks / float(machine.node))))
 
 

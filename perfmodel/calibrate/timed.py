@@ -1,4 +1,4 @@
-"""Step times of a job's own runs: at which K and batch they were taken, and whether they can be what they say."""
+"""Step times of a job's own runs: at which K and batch they were taken, and whether they can be true."""
 
 from __future__ import annotations
 

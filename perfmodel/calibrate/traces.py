@@ -1,4 +1,4 @@
-"""What traces and power logs of a job's own runs say, in the terms of its beliefs."""
+"""Traces and power logs of a job's own runs, in the terms of its beliefs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def traced_parts(job: Job, summary: TraceSummary, source: str) -> Traced:
 
 
 def data_parallel(job: Job) -> bool:
-    """Whether all communication of the job is the gradients' own, so that one share says how much of it shows."""
+    """Whether all communication of the job is the gradients' own, so that one share is how much of it is exposed."""
     return job.layout == "auto" or job.layout.model_parallel == 1
 
 
@@ -134,7 +134,7 @@ def jitter_of_ranks(
         return (
             [],
             [],
-            [f"{source}: one step a rank says nothing of jitter: it needs two or more, and informed nothing"],
+            [f"{source}: jitter needs two or more steps of each rank: these times are not used"],
         )
     spread = float(np.std(jitter))
     direct = [Direct("jitter", max(spread, 1e-4), JITTER_SPREAD, source)]

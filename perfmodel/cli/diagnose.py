@@ -52,7 +52,9 @@ def diagnose(
     """
     if not config and not (flags.workload and flags.cluster):
         raise UsageError(
-            "nothing says what was run", code="U002", help="give --config FILE, or both -w and -c"
+            "the configuration of the run is not stated",
+            code="U002",
+            help="give --config FILE, or both -w and -c",
         )
     if log is None and not trace and ranks is None:
         raise UsageError(

@@ -81,7 +81,7 @@ def exported(
 
 
 def expected_of(made: Prediction, job: Job) -> Expected:
-    """What a prediction at one K says of its step."""
+    """The step of a prediction at one K."""
     from perfmodel.frameworks.export.chosen import Expected
 
     result = made.result

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobFlags:
-    """What the command line says of a job, on top of a file or in its place."""
+    """The job of the command line, on top of a file or in its place."""
 
     workload: WorkloadOption = None
     cluster: ClusterOption = None
@@ -69,7 +69,7 @@ class JobFlags:
 
     @property
     def changes(self) -> bool:
-        """Whether a flag, `--set` aside, says something else than a file would."""
+        """Whether a flag, `--set` aside, differs from what a file would state."""
         return replace(self, set_=None) != self.unchanged()
 
     def unchanged(self) -> JobFlags:
@@ -119,7 +119,7 @@ class JobFlags:
         return found
 
     def overrides(self) -> dict[str, object]:
-        """What the flags say, by dotted path."""
+        """Values of the flags, by dotted path."""
         said: dict[str, object] = {
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
@@ -158,7 +158,7 @@ class ResultFlags:
     no_color: NoColorOption = False
 
     def emit(self, result: Result) -> None:
-        """Write a result where the flags say."""
+        """Write a result to where the flags point."""
         emit(result, self.format, self.output, self.plot, self.report, self.quiet, self.digits, self.full)
 
 

@@ -74,7 +74,7 @@ def _read(files: list[Path], overrides: Mapping[str, object]) -> Reading:
 
 
 def _with(job: dict[str, Any], overrides: Mapping[str, object]) -> dict[str, object]:
-    """The job with what flags say in it."""
+    """The job with the values of the flags in it."""
     from perfmodel.frameworks.job import given
 
     for path, value in given(overrides).items():

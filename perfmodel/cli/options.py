@@ -184,7 +184,7 @@ def scalar(text: str) -> int | bool | str:
 
 
 def parse_set(assignments: Sequence[str] | None, flag: str = "--set") -> dict[str, Tree]:
-    """`--set path=value` flags as a mapping from dotted path to value; the value is YAML, and tells its flag."""
+    """`--set path=value` flags as a mapping from dotted path to value; the value is YAML, and a mistake in it names its flag."""
     from perfmodel.specs.loader import parse_value
 
     found: dict[str, Tree] = {}
@@ -227,7 +227,7 @@ def emit(
     digits: int | None = None,
     full: bool = False,
 ) -> None:
-    """Write a result where the flags say: text to stdout or `output`, a plot, an HTML report."""
+    """Write a result to where the flags point: text to stdout or `output`, a plot, an HTML report."""
     if digits is not None:
         with importlib.import_module("perfmodel.report.text").with_digits(digits):
             emit(result, format, output, plot, report, quiet, full=full)

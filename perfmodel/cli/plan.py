@@ -212,7 +212,7 @@ def _on_clusters(load: Callable[..., Job], text: str, catalog: Catalog) -> list[
 
 
 def _moved(load: Callable[..., Job], name: str) -> Job:
-    """The job on another cluster, its problems told of the flag."""
+    """The job on another cluster; its problems name the flag."""
     from perfmodel.decide.plan.elsewhere import elsewhere
 
     return elsewhere(load, told_by("--clusters", name), told_by("--clusters", None))

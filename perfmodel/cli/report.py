@@ -49,7 +49,7 @@ def report(
 
     if figure is not None and plot is None:
         raise UsageError(
-            "--figure says which plot --plot writes, and there is no --plot",
+            "--figure names the plot that --plot writes, and --plot is missing",
             code="U013",
             help=f"add --plot FILE.svg, such as --plot {figure}.svg",
         )

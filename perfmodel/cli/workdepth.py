@@ -54,7 +54,7 @@ def workdepth(
             raise UsageError(
                 "a graph has no workload and no cluster",
                 code="U016",
-                help="leave out the flags of a job; --workers says on how many",
+                help="leave out the flags of a job; --workers takes the number of workers",
             )
         to.emit(of_graph(read_graph(subject), counts, str(subject), seed=to.seed))
         return

@@ -99,7 +99,7 @@ def _hardware(job: Job, found: Curve) -> dict[str, Fact]:
         "peak rate": _of(device, f"peak.{rate}", float(machine.peak_flop_per_s), "FLOP/s", "default"),
         "memory bandwidth": _of(device, "memory_bandwidth", device.memory_bandwidth, "B/s", "default"),
         "memory": _of(device, "memory", device.memory, "B", "default"),
-        "compute units": _of(device, "compute_units", device.compute_units, "", "nobody gave them"),
+        "compute units": _of(device, "compute_units", device.compute_units, "", "not stated"),
         "scale-up bandwidth": _of(
             up, "bandwidth", float(machine.up_bytes_per_s), "B/s", "default: PCIe 3, as none is stated"
         ),
@@ -233,7 +233,7 @@ def calibrated_on(job: Job) -> dict[str, str | int]:
 def foreign(job: Job, beliefs: Beliefs) -> list[str]:
     """A warning where the beliefs were calibrated on another cluster or, by step times, on another workload or setting.
 
-    Files of older versions do not say on what, or name no settings.
+    Files of older versions do not state on what, or name no settings.
     """
     known, held = beliefs.meta.get("calibrated_on"), beliefs.calibration
     if held is None or not isinstance(known, Mapping):

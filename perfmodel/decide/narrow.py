@@ -32,7 +32,7 @@ SHOWN: Final = 4  # significant digits
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that nobody stated: the beliefs that stand in for it, and the doubt that is left once it is known."""
+    """Something that is not stated: the beliefs that stand in for it, and the doubt that is left once it is known."""
 
     name: str
     coefficients: tuple[str, ...]

@@ -227,7 +227,7 @@ class Ownership:
 def owned_at(base: Tariff, *, fraction: float, utilisation: float) -> Tariff:
     """Owned capacity whose calendar hour costs `fraction` of renting one, working a share `utilisation`.
 
-    The short form of `Ownership` for a comparison that knows only the ratio. Its threshold is plain:
+    The short form of `Ownership` for a comparison by the ratio alone. Its threshold is plain:
     owning beats renting when `utilisation > fraction`.
 
     >>> owned_at(on_demand(1.0), fraction=0.6, utilisation=0.6).usd_per_accelerator_s

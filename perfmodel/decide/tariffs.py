@@ -100,7 +100,7 @@ class Regime:
 def regimes_of(
     price: Price, cluster: Cluster, catalog: Catalog, reliability: specs.Reliability | None = None
 ) -> list[Regime]:
-    """The job's own regime as it is, and the others at the catalogue's prices where it knows them.
+    """The job's own regime as it is, and the others at the catalogue's prices where it has them.
 
     What is fixed per hour, the value of time and whole-node billing are taken from the job's price.
     """

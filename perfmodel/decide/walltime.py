@@ -36,7 +36,7 @@ def wall_time(made: Prediction) -> Result:
     run = result["run"]
     if run is None:
         raise UsageError(
-            "--wall-time: nobody says how long the run is",
+            "--wall-time: the length of the run is not stated",
             code="U016",
             help="add --set steps=N, --set tokens=15T or --set epochs=90",
         )

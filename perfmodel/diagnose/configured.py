@@ -17,7 +17,7 @@ from perfmodel.specs.loader import Tree, read_file
 
 @dataclass(frozen=True)
 class Configured:
-    """A job, whether its files or flags say how many accelerators it has, and `file:line` of its keys."""
+    """A job, whether its files or flags state the number of accelerators, and `file:line` of its keys."""
 
     job: Job
     says_k: bool

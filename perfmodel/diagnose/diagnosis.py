@@ -71,12 +71,12 @@ def diagnose(
 def judge(
     job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
 ) -> dict[str, object]:  # fmt: skip
-    """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
+    """The result for one job at its K and what was measured of it; `place` gives the file and line of a key of the job."""
     notes = [] if notes is None else notes
     found = _expected(job, known, seed, notes)
     if job.layout == "auto":
         notes.append(
-            "nobody says how the run was laid out: the fastest layout is taken, which may not be its own; state it with --layout"
+            "the layout of the run is not stated: the fastest one is assumed; state it with --layout"
         )
     model = Model.of(found)
     traced = _traced(job, seen, notes)
@@ -156,7 +156,7 @@ def _job_of(
     how = configured(config, said, specs)
     if len(how.job.k) != 1:
         raise UsageError(
-            "neither the configuration nor the log says on how many accelerators it ran",
+            "the number of accelerators is neither in the configuration nor in the log",
             code="U016",
             help="add -k",
         )
@@ -172,7 +172,7 @@ def _job_of(
             job = how.job
     elif not how.says_batch and batch is None:
         notes.append(
-            f"nobody says the global batch: {job.global_batch} is taken; state it with --global-batch"
+            f"the global batch is not stated: {job.global_batch} is taken; state it with --global-batch"
         )
     return job, how
 
@@ -199,7 +199,7 @@ def _verdict(
     odds: NDArray[np.float64],
     has_trace: bool,
 ) -> str:
-    """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
+    """fine, slow or fast: by the band, or inside it where a trace is evidence for a cause that costs."""
     if seen.pace.step_s > band[1]:
         return "slow"
     if seen.pace.step_s < band[0]:
@@ -275,12 +275,12 @@ def _parts(measured: Seen) -> list[dict[str, object]]:
 
 
 def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, object] | None:
-    """What would tell the two likeliest causes apart."""
+    """The measurement that would separate the two likeliest causes."""
     return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 
 
 def _of_log(seen: Measured) -> list[str]:
-    """What the log's own course says, whatever is expected."""
+    """What the course of the log shows, whatever is expected."""
     pace, told = seen.pace, []
     if pace.drift is not None and abs(pace.drift) > DRIFT:
         told.append(
@@ -298,7 +298,7 @@ def _of_log(seen: Measured) -> list[str]:
 
 
 def _likeliest(causes: Sequence[CauseRow]) -> str:
-    """The cause, where one stands out; else those that measurements do not tell apart."""
+    """The cause, where one stands out; else those that fit the measurements alike."""
     if not causes:
         return "no single cause that is known here explains it."
     first = causes[0]
@@ -309,7 +309,7 @@ def _likeliest(causes: Sequence[CauseRow]) -> str:
         return f"most likely cause, at {first['probability']:.0%}: {first['words']}{about}; {saved}."
     named = [f"{row['words']} ({row['probability']:.0%})" for row in equal[:3]]
     more = f" or one of {len(equal) - 3} more" if len(equal) > 3 else ""
-    return f"what was measured does not tell its cause: {', '.join(named)}{more}; see the checks."
+    return f"the measurements fit more than one cause: {', '.join(named)}{more}; see the checks."
 
 
 def _answer(

@@ -1,4 +1,4 @@
-"""What the logs and traces of one run say of its step."""
+"""The step of one run by its logs and traces."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _late(
                 share = float(np.mean(np.argmax(times, axis=1) == slowest))
                 return over, int(by_rank.ranks[slowest]), share
             notes.append(
-                "all ranks report the same times: they include waiting for each other, and do not tell who is late"
+                "all ranks report the same times: these include waiting for each other, so the slowest rank is unknown"
             )
     imbalance = trace.imbalance() if trace is not None else None
     if imbalance is not None:

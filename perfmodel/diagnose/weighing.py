@@ -1,4 +1,4 @@
-"""How well each cause explains what was measured: the odds between them, and what a trace would tell apart.
+"""How well each cause explains what was measured: the odds between them, and which of them a trace would separate.
 
 With y the logarithms of what was measured (the step; with a trace what each kind of kernel takes; with times of ranks the
 slowest over the mean), a cause with severity s predicts f(s), and y - f(s) is Student-t with the covariance S of the

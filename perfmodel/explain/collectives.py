@@ -85,7 +85,7 @@ class Exchange:
     """A collective of one step. Times are seconds a step; bandwidths are datasheet figures per direction.
 
     `time_s` is what it would take with nothing hidden. `hidden_at_bytes_per_s` is the bandwidth of `link` from which
-    it takes no longer than the arithmetic behind which it may run; `why` says how much of it shows even then.
+    it takes no longer than the arithmetic behind which it may run; `why` is how much of it is exposed even then.
     Of one call: `algorithm`, `steps` messages one after another taking `alpha_s`, bytes taking `beta_s`, additions taking
     `gamma_s`; at `crossover_bytes` ring and tree take as long in this group, `beyond_crossover` is ahead from there.
     `negligible_at_bytes_per_s` is that from which what shows is below 1 % of the step. None: no bandwidth does it

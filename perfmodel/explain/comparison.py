@@ -127,7 +127,7 @@ def compare(
 
 
 def _names(a: Job, b: Job) -> tuple[str, str]:
-    """The jobs' names; where they are one, what tells the jobs apart."""
+    """The jobs' names; where these are equal, what differs."""
     for pair in ((a.name, b.name), (a.cluster.name, b.cluster.name), (a.workload.name, b.workload.name)):
         if pair[0] != pair[1]:
             return pair
@@ -395,7 +395,7 @@ def _unrunnable(made: tuple[Prediction, Prediction], names: tuple[str, str]) -> 
 
 
 def _emissions(index: int, a: _Side, b: _Side) -> str:
-    """Carbon, where the electricity differs: time and cost do not tell of it."""
+    """Carbon, where the electricity differs: it is neither in time nor in cost."""
     grams = [side.per_sample_g[index] for side in (a, b)]
     clean = [side.per_sample_g[index] / side.per_sample_j[index] for side in (a, b)]
     if not np.isfinite(grams).all() or abs(clean[1] / clean[0] - 1.0) < ROUNDING:

@@ -1,4 +1,4 @@
-"""What the shipped beliefs know about one accelerator or link: measured on it, inherited, or assumed."""
+"""The shipped beliefs about one accelerator or link: measured on it, inherited, or assumed."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ _FORMULAS: Final = {
 
 
 def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dict[str, object]:
-    """A measured call with what the model says of it; a forced ring is compared with the ring."""
+    """A measured call with its prediction; a forced ring is compared with the ring."""
     name = (
         "ring"
         if m.algorithm.casefold().startswith("ring") and "nvls >=" not in m.algorithm.casefold()

@@ -321,7 +321,7 @@ def assemble(draft: Draft, start: Mark, given: Mapping[str, Any], name: str) -> 
     job.rest(int(batch.value) if batch is not None else said if isinstance(said, int) else None)
     for entry in draft.unknown_values:
         job.ask(
-            f"{entry.key} ({entry.mark.source.name}:{entry.mark.line}) depends on what only the running shell knows; "
+            f"{entry.key} ({entry.mark.source.name}:{entry.mark.line}) depends on the environment of the running shell; "
             "what is it?"
         )
     return Assembled(job.tree(), job.origins)

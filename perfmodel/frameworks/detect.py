@@ -1,4 +1,4 @@
-"""Whose configuration a file is, told by the names in it; a file's own name is never asked."""
+"""Whose configuration a file is, recognised by the names in it; a file's own name is never asked."""
 
 from __future__ import annotations
 

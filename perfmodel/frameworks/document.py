@@ -87,7 +87,7 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def parse(text: str, name: str) -> Document:
-    """Text as a document; the syntax is told from the text, since names of files lie."""
+    """Text as a document; the syntax is recognised from the text, since names of files mislead."""
     source = Source(name, tuple(text.splitlines()))
     stripped = text.lstrip()
     if not stripped:

@@ -183,7 +183,7 @@ class Draft:
             )
 
     def default(self, name: str, value: Any, key: str, near: Mark) -> None:
-        """A fact that the framework's own default states, where the file says nothing."""
+        """A fact that the framework's own default states, where the file does not state it."""
         if name not in self.findings:
             mark = Mark(near.source)
             self.findings[name] = Finding(name, value, f"default of {key}", mark)

@@ -49,7 +49,7 @@ def given(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def notes_of(reading: Reading) -> tuple[str, ...]:
-    """What a prediction says of how its job was read."""
+    """How the job of a prediction was read."""
     draft = reading.draft
     named = " and ".join(reading.frameworks) or "launcher"
     notes = [

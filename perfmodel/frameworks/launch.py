@@ -35,7 +35,7 @@ class Command:
 
 
 def commands_of(text: str, source: Source) -> tuple[list[Command], list[Entry], list[Entry]]:
-    """The training commands of a script, its #SBATCH directives, and flags under conditions nobody knows."""
+    """The training commands of a script, its #SBATCH directives, and flags under unknown conditions."""
     script = read_script(text)
     commands = []
     for words in script.commands:
@@ -221,7 +221,7 @@ def gres_count(text: str) -> str | None:
 
 
 def read_launch(draft: Draft, commands: list[Command], directives: list[Entry]) -> None:
-    """Nodes and GPUs, from the launcher's line first and the Slurm header where that says nothing."""
+    """Nodes and GPUs, from the launcher's line first and the Slurm header where that does not state them."""
     for command in commands:
         for entry in command.launch:
             rule = _LAUNCH.get(entry.key)

@@ -205,7 +205,7 @@ def finish(draft: Draft, near: Mark) -> None:
 
 
 def _legacy(draft: Draft, near: Mark) -> None:
-    """Arguments that only Megatron-LM before its core has tell its class of software."""
+    """The class of software, by arguments that only Megatron-LM before its core has."""
     before = [
         finding
         for name, finding in draft.findings.items()
@@ -318,7 +318,7 @@ def vocabulary(draft: Draft) -> None:
             return
     if draft.get("model.layers"):
         draft.questions.append(
-            "how many words has the vocabulary? The tokenizer does not say: give --vocab-size, or -w with the model"
+            "how many words has the vocabulary? The name of the tokenizer does not state it: give --vocab-size, or -w with the model"
         )
 
 
@@ -380,7 +380,7 @@ def _recompute(draft: Draft, near: Mark) -> None:
 
 
 def recompute_share(draft: Draft) -> None:
-    """The share of layers that `block` recomputes, and what arguments.py says of the switches together."""
+    """The share of layers that `block` recomputes, and the rules of arguments.py for the switches together."""
     method, count = draft.findings.get("megatron.recompute_method"), draft.findings.get("recompute.layers")
     layers = draft.get("model.layers")
     if (

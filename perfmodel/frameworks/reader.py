@@ -129,7 +129,7 @@ def _read(draft: Draft, role: str, document: Document) -> None:
 
 
 def _beside(draft: Draft, folders: Sequence[Path]) -> None:
-    """The model's config.json in the folder of a file, where nothing else says what is trained."""
+    """The model's config.json in the folder of a file, where nothing else states the model."""
     if draft.get("model.fields") is not None:
         return
     for folder in dict.fromkeys(folders):
@@ -153,7 +153,7 @@ def _doubts(draft: Draft, documents: Sequence[Document]) -> None:
         if doubtful:
             at = doubtful[0].mark.line
             draft.questions.append(
-                f"{document.source.name}:{at}: some flags stand under a condition that only the running shell knows; "
+                f"{document.source.name}:{at}: some flags stand under a condition that only the running shell decides; "
                 "do they apply? They are left out"
             )
         for command in document.commands:

@@ -1,7 +1,7 @@
 """Launch scripts as text: variables, arrays and conditions are followed, and nothing is ever run.
 
-What only a running shell knows (`$1`, `$(hostname)`, a variable of the environment) becomes `UNKNOWN` inside the word.
-Every character keeps its line, so that a flag from an array or a variable still tells where it is written.
+What only a running shell can resolve (`$1`, `$(hostname)`, a variable of the environment) becomes `UNKNOWN` inside the word.
+Every character keeps its line, so that a flag from an array or a variable keeps the line where it is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Word:
 
 @dataclass
 class Script:
-    """What a script would run, as far as its text tells; `doubtful` are flags under conditions nobody knows."""
+    """What a script would run, as far as its text shows; `doubtful` are flags under unknown conditions."""
 
     commands: list[list[Word]] = field(default_factory=list)
     directives: list[Word] = field(default_factory=list)  # of #SBATCH

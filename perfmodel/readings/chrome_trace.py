@@ -299,7 +299,7 @@ def _take(batch: Iterable[Any], kineto: _Kineto, ray: RayTimeline, tally: Tally,
 def refuse_too_many(tally: Tally) -> None:
     """Raise a SpecError as soon as a trace has more events than are read."""
     if tally.lines > MOST_EVENTS:
-        message = f"more than {MOST_EVENTS:,} events: a trace of a few steps of one rank says the same"
+        message = f"more than {MOST_EVENTS:,} events: a trace of a few steps of one rank is enough"
         raise SpecError(Problem(str(tally.path), code="R003", message=message))
 
 

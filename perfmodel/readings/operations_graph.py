@@ -2,7 +2,7 @@
 
 JSON: `{"nodes": [{"id": "read", "time_s": 1}], "edges": [["read", "merge"]]}`; networkx's node-link form (`links` or
 `edges` with `source` and `target`) too. CSV: columns `name,time_s,after`, where `after` names what must be done before,
-separated by spaces or semicolons. DOT: `read [time_s=1]; read -> merge;`. Every fault is told with its line.
+separated by spaces or semicolons. DOT: `read [time_s=1]; read -> merge;`. Every fault is reported with its line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Per-rank step times: who is late, how much steps jitter, and whether the tail is heavier than the fit says.
+"""Per-rank step times: who is late, how much steps jitter, and whether the tail is heavier than that of the fit.
 
 Forms read: long CSV (`rank,step,time_s`; `time_ms` too), wide CSV (`step,rank0,rank1,...`), JSON lines with
 `rank`, `step` and a time, and text such as `rank 3 step 120 time 0.412 s`.

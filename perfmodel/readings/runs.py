@@ -156,5 +156,5 @@ def _rows(
 
 
 def _named_k(file: Path) -> int | None:
-    """K as the file's name, or its folder's, tells it."""
+    """K by the name of the file, or of its folder."""
     return k_of_name(file.stem) or k_of_name(file.absolute().parent.name)

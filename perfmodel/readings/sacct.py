@@ -1,6 +1,6 @@
 """Slurm accounting: `sacct` output, pipe-separated (`--parsable2`) or in columns, as one timing per job.
 
-A job's elapsed time holds everything it did (start-up, checkpoints): it is a coarse timing and the notes say so. K is the
+A job's elapsed time holds everything it did (start-up, checkpoints): it is a coarse timing, and a note warns of that. K is the
 number of GPUs in AllocTRES (or ReqTRES), else NTasks, else NNodes.
 """
 

@@ -306,7 +306,7 @@ def _differences(clock: list[tuple[int, float, float]], least_s: float) -> tuple
 
 
 def k_of_name(stem: str) -> int | None:
-    """K where a file's or folder's name tells it.
+    """K by the name of a file or folder; None where neither has it.
 
     >>> k_of_name("train_k8"), k_of_name("run-16gpus"), k_of_name("k4.pt.trace"), k_of_name("rank0")
     (8, 16, 4, None)

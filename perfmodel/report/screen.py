@@ -1,6 +1,6 @@
 """The first screen of a result: what is read first, in a stated number of lines; `--full` has the rest.
 
-A kind of result that has one says so: `FIRST_SCREEN` is the number of lines at 80 columns, and the titles of the tables that
+A kind of result may have one: `FIRST_SCREEN` is the number of lines at 80 columns, and the titles of the tables that
 belong there, the most important first. Rows without a value go first from a table that is too long, then those in the
 middle of a run; what is marked stays.
 """

@@ -83,7 +83,9 @@ def _bar(start: float, seconds: float, y: float, scale: float, kind: str, label:
 def _words(row: Mapping[str, object]) -> str:
     steps = listed(row.get("steps"))
     if row.get("same_times"):
-        return f"{row.get('file')}: all ranks report the same times, waiting included, so that nobody is seen to idle"
+        return (
+            f"{row.get('file')}: all ranks report the same times, waiting included, so idle time is unknown"
+        )
     return (
         f"{row.get('file')}, steps {steps[0]} to {steps[-1]}: {row.get('k')} workers idle {amount(row, 'idle_share') or 0.0:.1%} "
         f"of their time; rank {row.get('slowest_rank')} is the slowest in {amount(row, 'slowest_share') or 0.0:.0%} of the steps"

@@ -27,5 +27,5 @@ def read_serving_beliefs(path: Path) -> ServingBeliefs:
         raise UsageError(f"--beliefs: cannot read {path}: {error.strerror}", code="U015") from None
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         message = f"holds no beliefs of serving: {error}"
-        hint = "beliefs of training jobs say nothing of services; leave --beliefs out for the shipped ones"
+        hint = "these beliefs are of training jobs, not of services; leave --beliefs out for the shipped ones"
         raise UsageError(Problem(str(path), code="U015", message=message, help=hint)) from None

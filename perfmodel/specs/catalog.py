@@ -315,7 +315,7 @@ def expand_collection(tree: Tree) -> dict[str, Tree]:
 
 
 def _fill_cluster(tree: Tree) -> Tree:
-    """A cluster takes from its node what it does not say itself."""
+    """A cluster takes from its node what it does not state itself."""
     node = tree.get("node")
     if node is None or not isinstance(node.value, dict):
         return tree

@@ -265,7 +265,7 @@ class SpecModel(BaseModel):
 
 
 class FileModel(SpecModel):
-    """A spec that knows the file it was read from."""
+    """A spec with the file it was read from."""
 
     _tree: Tree | None = PrivateAttr(None)
 

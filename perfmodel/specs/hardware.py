@@ -1,4 +1,4 @@
-"""Accelerator, link, node, cluster: what the catalogue's hardware files say. Attributes are SI floats."""
+"""Accelerator, link, node, cluster: the catalogue's hardware files. Attributes are SI floats."""
 
 from __future__ import annotations
 

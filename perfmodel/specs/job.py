@@ -200,7 +200,7 @@ def tokens_per_sample(workload: Workload, seq_len: int | None) -> int | None:
 
 
 class Job(FileModel):
-    """A job with everything resolved. `notes` say what was assumed.
+    """A job with everything resolved. `notes` list what was assumed.
 
     `run_samples` are those of the whole run where its length is known; in the weak regime of a run that is stated in tokens or
     epochs, `steps` is None, since it differs with K. `batch_range` holds the batches that will do as well as `global_batch`.

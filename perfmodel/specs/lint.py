@@ -199,7 +199,7 @@ def _beyond(
         )
     if entry.source is None and not any(origin.source for origin in entry.origins.values()):
         yield _mark(tree, "name").problem(
-            "L001", "no source: nobody can check these values", "add source: and confidence:", "warning"
+            "L001", "no source: these values cannot be checked", "add source: and confidence:", "warning"
         )
     references: list[tuple[str, str, str | None]] = []
     if isinstance(entry, Accelerator):

@@ -1,7 +1,7 @@
 """YAML with positions. Every use of ruamel.yaml is in this file; `simple_yaml` reads what needs no full parser.
 
 Text becomes a `Tree`: plain values, each with the file, line and column where it stands. Trees of several files
-can be merged (inheritance, references) and still tell where each value came from.
+can be merged (inheritance, references) and each value keeps its place.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def read_list(path: Path, provider: str | None = None) -> list[Offered]:
                 str(path),
                 1,
                 code="F032",
-                message="nothing says whose prices these are",
+                message="the provider of these prices is not stated",
                 help="add --provider NAME",
             )
         )

@@ -114,7 +114,7 @@ def _machine(quote: Quote, catalog: Catalog) -> tuple[str, int]:
 
 
 def median_rate(accelerator: str, catalog: Catalog) -> float | None:
-    """On-demand USD per second of one accelerator, median of the catalogue's price records; None where nobody sells it."""
+    """On-demand USD per second of one accelerator, median of the catalogue's price records; None where it has no price."""
     rates = [
         rate / offer.accelerators
         for offer in catalog.offers(accelerator)

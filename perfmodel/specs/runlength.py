@@ -14,7 +14,7 @@ Refuse = Callable[..., None]
 
 @dataclass(frozen=True)
 class Length:
-    """What a job says of its length; contradictions are refused at the key that says them."""
+    """The stated length of a job; contradictions are refused at their key."""
 
     spec: JobFile
     refuse: Refuse

@@ -56,7 +56,7 @@ _UNSOURCED = frozenset({"name", "title", "source", "date", "confidence", "notes"
 
 
 def names() -> tuple[str, ...]:
-    """Names that `schema` knows."""
+    """Names that `schema` accepts."""
     return tuple(MODELS)
 
 

@@ -1,6 +1,6 @@
 """Declared facts of the software stack: what a training framework's own configuration states beside the layout.
 
-Every fact is optional. A fact that the step model has an input for reaches it; any other (`unmodelled`) is kept with the job and named in its notes, so that nobody takes a stated fact for a modelled one.
+Every fact is optional. A fact that the step model has an input for reaches it; any other (`unmodelled`) is kept with the job and named in its notes, so that a stated fact is not taken for a modelled one.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Workload(Record):
         if self.trainable_params:
             raise problem(
                 "S010",
-                "adapter_rank and trainable_params say the same thing twice",
+                "adapter_rank and trainable_params both state the trainable parameters",
                 "leave one of them out",
                 at="adapter_rank",
             )

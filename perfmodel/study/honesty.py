@@ -1,7 +1,7 @@
 """Checks that a reader of a scaling chart would make, and the six-row reporting checklist.
 
 Each check is one function of the study that returns findings with a stable code. A finding never changes a
-number: it says what the numbers may hide and how to find out.
+number: what the numbers may hide and how to find out.
 """
 
 from __future__ import annotations

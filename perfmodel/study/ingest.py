@@ -58,7 +58,7 @@ def gather(
     power: Sequence[str] = (),
     interval_s: float | None = None,
 ) -> Gathered:
-    """Read every file or folder, put the rows together, and add the energy that power logs tell."""
+    """Read every file or folder, put the rows together, and add the energy of the power logs."""
     readings: list[Reading] = []
     tables: list[Timings] = []
     draws: list[Draw] = []

@@ -348,7 +348,7 @@ def _least_latency(curve: Curve, floor: float | None) -> dict[str, object] | Non
 
 
 def _doubts(curve: Curve) -> list[str]:
-    """Why a measured curve may say less than it seems to."""
+    """Limits of what a measured curve shows."""
     notes: list[str] = []
     requests = curve.columns["requests"]
     if curve.kind == "concurrency":

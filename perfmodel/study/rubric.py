@@ -135,7 +135,7 @@ GROWS = 0.02  # by which the batch of a worker may differ between K of weak scal
 
 
 def _settled(options: StudyOptions, timings: Timings) -> tuple[StudyOptions, str | None]:
-    """The options with the regime that the batches show, where nobody said one; and why, in words."""
+    """The options with the regime that the batches show, where none is stated; and why, in words."""
     batch, k = timings.columns.get("global_batch"), timings.k
     if options.regime is not None or batch is None or np.isnan(batch).any() or np.unique(k).size < 2:
         return options, None

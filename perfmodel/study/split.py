@@ -34,8 +34,8 @@ _NEGLIGIBLE_WEIGHT = 0.01  # a law with less of the evidence than this has no sa
 class Split:
     """Lost seconds by cause at each K, where they come from, and how far laws that fit alike disagree.
 
-    `low` and `high` are the shares of each cause at one K over all laws that the data do not tell apart;
-    `agreed` says that these laws blame the same cause, `separable` that a single law is left.
+    `low` and `high` are the shares of each cause at one K over all laws that fit the data alike;
+    `agreed` is whether these laws blame the same cause, `separable` whether a single law is left.
     """
 
     source: Literal["parts", "shape"]

@@ -236,7 +236,7 @@ def _written(header: _Header) -> dict[str, str]:
 
 
 def _separated(raw: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """A table whose cells are cut by semicolons or tabs, as one cut by commas, sign for sign; what was done is told.
+    """A table whose cells are cut by semicolons or tabs, as one cut by commas, sign for sign; what was done is reported.
 
     Such tables come from places where the comma marks decimals: there it becomes a point.
     """

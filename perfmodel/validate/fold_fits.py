@@ -31,7 +31,7 @@ def fit_folds(
     workers: int,
     done: Callable[[int], None] = lambda count: None,
 ) -> list[Fit]:
-    """The fit of each list of kept families, started from the fit of all; `done` hears how many are."""
+    """The fit of each list of kept families, started from the fit of all; `done` is called with their number."""
     found = []
     for fit in _fits(data, full, kept, min(workers, len(kept))):
         found.append(fit)

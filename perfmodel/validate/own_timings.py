@@ -225,9 +225,9 @@ def open_keys(job: Job, batches_given: bool) -> list[tuple[str, str]]:
         and job.is_transformer
         and "recompute" not in job.layout.model_fields_set
     ):
-        open_.append(("layout.recompute", "nobody said what is recomputed in the backward pass"))
+        open_.append(("layout.recompute", "recomputation in the backward pass is not stated"))
     if job.is_transformer and job.stack is None:
-        open_.append(("stack", "nobody said which attention kernel runs, nor whether the model is compiled"))
+        open_.append(("stack", "the attention kernel is not stated, nor whether the model is compiled"))
     return open_
 
 

@@ -13,7 +13,7 @@ Mark = tuple[str, str, float, float]
 def families_of_the_fit(families: Mapping[str, Row], points: Sequence[Row], fitted: Corpus) -> list[str]:
     """Names of the families that share a point with the corpus `fitted`, whatever they are called there.
 
-    Times have digits enough to tell runs apart; names, batches and layouts may have been written anew.
+    Times have digits enough to separate runs; names, batches and layouts may have been written anew.
     """
     known = {_mark(point, fitted.families) for point in fitted.points}
     shared = {point.text["family"] for point in points if _mark(point, families) in known}

@@ -90,7 +90,7 @@ class Row:
         if has_comma(cell):
             return self.problem("D004", f"{column} has a comma in its number", COMMA_HELP, at=column)
         message = f'{column} is "{cell}": {wrong}'
-        return self.problem("D004", message, "leave a cell blank when nobody says", at=column)
+        return self.problem("D004", message, "leave a cell blank where it is not stated", at=column)
 
 
 @dataclass(frozen=True)

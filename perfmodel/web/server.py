@@ -39,7 +39,7 @@ def limits_for(host: str, allowed: tuple[str, ...] = (), limits: Limits | None =
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or a usage error that says why not."""
+    """A listening socket, or a usage error with the reason."""
     try:
         return socket.create_server(
             (host.strip("[]"), port), family=socket.AF_INET6 if ":" in host else socket.AF_INET

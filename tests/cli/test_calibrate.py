@@ -399,7 +399,7 @@ def test_one_step_a_rank_informs_nothing_and_says_so(run: Run, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
     assert (result["direct"], result["coefficients"]) == ([], [])
-    assert any("one step a rank says nothing of jitter" in note for note in result["notes"])
+    assert any("jitter needs two or more steps" in note for note in result["notes"])
     assert "ranks.csv: 1 of 6 lines rejected (line 6): this rank and step were given before" in done.stderr
 
 
@@ -425,7 +425,7 @@ def test_layouts_that_nobody_gave_are_listed_and_said_to_be_assumed(run: Run, tm
         done = run("calibrate", "job.yaml", "--timings", "t.csv", *given, "--format", "json", cwd=tmp_path)
         result = json.loads(done.stdout)["result"]
         return [point["layout"] for point in result["points"]], [
-            note for note in result["notes"] if "nobody gave the layout" in note
+            note for note in result["notes"] if "the layout of the measured runs is not stated" in note
         ]
 
     chosen, notes = fit()

@@ -330,6 +330,6 @@ def test_wall_time_is_the_upper_end_of_the_run_rounded_up_to_minutes(capsys):
 def test_wall_time_needs_a_length_and_stands_alone(capsys):
     words = ["predict", "-w", "llama3-8b", "-c", "dgx-h100", "-k", "8", "--wall-time"]
     assert main(words) == 2
-    assert "nobody says how long" in capsys.readouterr().err
+    assert "the length of the run is not stated" in capsys.readouterr().err
     assert main([*words, "--export", "slurm"]) == 2
     assert "--wall-time goes with none of" in capsys.readouterr().err

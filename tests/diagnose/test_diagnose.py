@@ -131,7 +131,7 @@ def test_a_log_alone_does_not_pretend_to_know_the_cause(config: Path, tmp_path: 
     model = model_of(config)
     found = diagnose([config], log_of(tmp_path / "train.log", steady(3.0 * model.time_s))).result
     assert found["verdict"] == "slow"
-    assert "does not tell its cause" in found["answer"]
+    assert "fit more than one cause" in found["answer"]
     assert found["tells_apart"]["quantity"] in COVERS
     likely = found["causes"][:2]
     assert all(abs(row["explains_s"] / found["measured_s"] - 1.0) < 0.1 for row in likely)
@@ -221,7 +221,7 @@ def test_what_the_run_leaves_open_is_said(config: Path, tmp_path: Path) -> None:
     config.write_text("workload: llama3-8b\ncluster: dgx-h100\nseq_len: 8192\n", encoding="utf-8")
     found = diagnose([config], log_of(tmp_path / "train.log", steady(3.0))).result
     assert found["k"] == 64  # the log's
-    assert any("nobody says how the run was laid out" in note for note in found["notes"])
+    assert any("the layout of the run is not stated" in note for note in found["notes"])
     heavy = (
         JOB.replace("tp: 2", "tp: 1")
         .replace("llama3-8b", "llama3-70b")
@@ -282,7 +282,7 @@ def test_a_launch_script_is_the_configuration(tmp_path: Path, capsys: Any) -> No
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        ([], "nothing says what was run"),
+        ([], "the configuration of the run is not stated"),
         (["-w", "llama3-8b", "-c", "dgx-h100"], "nothing measured"),
         (["-w", "llama3-8b", "-c", "dgx-h100", "--log", "table.csv"], "is no log of one run's steps"),
         (["-w", "llama3-8b", "-c", "dgx-h100", "--log", "none.log"], "cannot read it"),

@@ -102,7 +102,7 @@ def test_accelerators_that_are_billed_beside_their_machine(tmp_path: Path) -> No
     [
         ("a.csv", "k,time_s\n1,2\n", "this is no price list"),
         ("a.csv", "", "this is no price list"),
-        ("a.csv", "instance,price,gpu\nx,1,l4\n", "whose prices"),
+        ("a.csv", "instance,price,gpu\nx,1,l4\n", "the provider of these prices"),
         ("vms.csv", "instance,price,gpu,currency\nx,1,l4,EUR\n", "2: error[F033]: prices in EUR"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a claim does not say, and what that hides."""
+"""What a claim leaves out, and what that hides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def findings(claim: object, series: Series, regime: str | None) -> list[Finding]
         )
         found.append(_absent("precision-missing", "note", "the precision of the matrix products", hides))
     if getattr(claim, "cluster", None) is None:
-        hides = "Links are not checked: nothing says how the accelerators are joined."
+        hides = "Links are not checked: the network between the accelerators is not stated."
         found.append(_absent("cluster-missing", "note", "nodes and network", hides))
     for code, name, hides in (
         ("repeats-missing", "repeats", "One run may be the luckiest of many."),

@@ -62,7 +62,7 @@ def flop_above_peak(point: Point, machine: Machine, load: Load) -> Finding | Non
 def mfu_ceiling(recompute: Recompute | None) -> float:
     """Largest MFU of a device at its peak: passes that the model needs over passes executed, 3 / (3 + share).
 
-    `selective` repeats attention alone, a share that a slide does not tell and that may be next to nothing.
+    `selective` repeats attention alone, a share that slides leave out and that may be next to nothing.
 
     >>> mfu_ceiling(None), mfu_ceiling("selective"), mfu_ceiling("full"), mfu_ceiling(0.75)
     (1.0, 1.0, 0.75, 0.8)

@@ -92,7 +92,7 @@ class Series:
 
     @property
     def all(self) -> tuple[Point, ...]:
-        """Points and headline; the headline only where no point at its K says the same."""
+        """Points and headline; the headline only where no point at its K has the same number."""
         known = {point.k for point in self.points}
         extra = () if self.headline is None or self.headline.k in known else (self.headline,)
         return tuple(sorted(self.points + extra, key=lambda point: point.k))

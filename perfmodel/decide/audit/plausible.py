@@ -1,4 +1,4 @@
-"""A claim against the beliefs: what the step model, with all that it does not know, can still imagine."""
+"""A claim against the beliefs: what the step model allows within its uncertainty."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def rates_above_band(expected: Sequence[Expected], subject: Subject) -> list[Fin
 def ratio_band(item: Expected, base: Expected, noise: float, factor: float) -> tuple[float, float, float]:
     """T(K0)/T(K) with the 95 % band that holds those of all stacks: (middle, low, high).
 
-    What a stack knows neither at K0 nor at K cancels in its own draws.
+    What is uncertain at K0 and at K alike cancels in the draws.
     """
     ratios = base.times_s / item.times_s
     halves = log_half_width(item.draws_s.T, base.draws_s.T, noise, factor * WIDEN)

@@ -1,4 +1,4 @@
-"""The claim said again honestly, and what to buy instead."""
+"""The claim restated honestly, and what to buy instead."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def advice(
     known = efficiencies(series, rungs, refuted)
     loud = _subject(series)
     if not known or loud is None or loud.k not in known:
-        return "Ask for a baseline and a batch first: nothing here says what an accelerator more is worth."
+        return (
+            "Ask for a baseline and a batch first: without them the gain of another accelerator is unknown."
+        )
     claims_nothing = series.reference is not None and loud.k == series.reference.k
     if len(known) == 1 and (claims_nothing or not known[loud.k][1]):
         return f"Ask for a second K: {loud.k} alone says nothing about what an accelerator more is worth."

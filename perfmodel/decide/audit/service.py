@@ -154,7 +154,9 @@ def _read(claim: ServiceClaim, notes: list[str]) -> _Read:
         notes.append("The claim names no number of accelerators: it is read as one.")
     rate, per = said.tokens_per_s, said.per or "system"
     if said.per is None:
-        notes.append("The claim does not say of what the rate is: it is read as that of the whole system.")
+        notes.append(
+            "The claim does not state whether the rate is of one accelerator or of all: it is read as that of the whole system."
+        )
     if per == "accelerator":
         rate *= count
     if per == "user":

@@ -36,7 +36,7 @@ WEIGHT_BYTES: dict[str, float] = {
 
 @dataclass(frozen=True)
 class Machine:
-    """Datasheet numbers of one accelerator and of the links around it; None where the claim does not say."""
+    """Datasheet numbers of one accelerator and of the links around it; None where the claim does not state it."""
 
     name: str
     peak_flop_per_s: Mapping[str, float]
@@ -80,7 +80,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Split:
-    """How the claim says the model is cut; `known` is False where it says nothing."""
+    """How the model is cut by the claim; `known` is False where it does not state that."""
 
     known: bool = False
     tp: int = 1

@@ -1,4 +1,4 @@
-"""The rules of an honest chart: what a series of points says about itself, without any model."""
+"""The rules of an honest chart: what a series of points shows by itself, without any model."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def quality_drops(series: Series) -> list[Finding]:
 
 
 def _implied(point: Point, series: Series, subject: Subject) -> dict[str, float]:
-    """What each stated measure says the rate per accelerator is, in samples per second."""
+    """The rate per accelerator by each stated measure, in samples per second."""
     load, stated = subject.load_at(point.seq_len), point.stated
     rates: dict[str, float] = {}
     if "throughput" in stated:

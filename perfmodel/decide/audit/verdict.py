@@ -113,7 +113,7 @@ def _subject(claim: Claim, device: Accelerator) -> Subject:
 def _versus(
     claim: Claim, read: Series, beliefs: Beliefs, seed: int, catalog: Catalog, notes: list[str]
 ) -> Compared | None:
-    """The claim's machine beside the one that it compares with, as many accelerators of each as it says."""
+    """The claim's machine beside the one that it compares with, as many accelerators of each as it states."""
     other, device = claim.versus, claim.device
     if other is None or device is None or other.device is None:
         return None
@@ -158,7 +158,7 @@ def _usual_batch(claim: Claim, k: int) -> int:
 
 
 class _Believed:
-    """What the beliefs say about a claim."""
+    """A claim against the beliefs."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -246,7 +246,7 @@ def _precision(claim: Claim, point: Point | None, device: Accelerator) -> str:
 
 
 def _stated(claim: Claim, point: Point, name: str) -> Any:
-    """What a point says itself, else what another number at its K says; None where none of them does."""
+    """What a point states itself, else another number at its K; None where none of them does."""
     given = {f"points[{at}]": each for at, each in enumerate(claim.points)}
     named = {**given, "baseline": claim.baseline, "headline": claim.headline}
     same_k = [each for each in named.values() if each is not None and each.k == point.k]
@@ -263,7 +263,7 @@ def _layout(claim: Claim, point: Point, recompute: Recompute | None) -> Layout |
 
 
 def _recompute_of_all(claim: Claim, read: Series) -> Recompute | None:
-    """What every point says that it recomputes; None where they differ, or some do not say."""
+    """What every point recomputes; None where they differ, or some do not state it."""
     said = {_stated(claim, point, "recompute") for point in read.all}
     return said.pop() if len(said) == 1 else None
 
@@ -376,7 +376,7 @@ def _narrowed(middle: float, edge: float) -> float:
 
 
 def _inputs(claim: Claim, goal: str) -> dict[str, object]:
-    """Enough to say whose claim it is and to run it again."""
+    """Enough to name the claim and to run it again."""
     given = claim.model_dump(mode="json", exclude_none=True, exclude={"workload", "cluster", "accelerator"})
     names = {
         "workload": claim.workload.name if claim.workload else None,

@@ -61,7 +61,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """A number with its 90 % band; `reason` says why there is none, or what is special about it."""
+    """A number with its 90 % band; `reason` is why there is none, or what is special about it."""
 
     value: float | None
     low: float | None

@@ -131,7 +131,7 @@ class Policy:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it speaks of a service, not of a training job."""
+        """Whether it is about a service, not about a training job."""
         return self.metric.name in SERVING
 
     @property

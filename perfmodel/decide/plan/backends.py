@@ -110,7 +110,7 @@ def _by_value() -> Callable[[bytes, str], object]:
         try:
             from perfmodel.decide.plan.backends import fingerprint, run_packed
         except ImportError:
-            return "a version that does not know this check, or none"
+            return "an older version without this check, or none"
         there = fingerprint()
         return run_packed(packed) if there == wanted else there
 
@@ -194,7 +194,7 @@ def _client(address: str) -> Iterator[Any]:
 
 
 def _connected(module: Any, address: str) -> Any:
-    """A client, or a UsageError in bounded time: Dask itself waits for ever where somebody listens and says nothing."""
+    """A client, or a UsageError in bounded time: Dask itself waits for ever on a port that accepts and never answers."""
     client = module.Client.__new__(module.Client)
     failed: list[Exception] = [TimeoutError(f"it listens, but said nothing for {CONNECT_S:g} s")]
 

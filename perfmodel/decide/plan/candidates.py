@@ -103,7 +103,7 @@ class Candidate:
         return {"time": self.time_s / self.work, "cost": self.cost_usd, "energy": self.energy_j}[name]
 
     def layout(self) -> dict[str, int | float | str]:
-        """The layout as a job file would say it."""
+        """The layout as a job file states it."""
         names = ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch", "accumulation", "sharding", "recompute")
         found: dict[str, int | float | str] = {name: getattr(self, name) for name in names}
         if self.sharding == "hsdp":

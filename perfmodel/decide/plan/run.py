@@ -21,7 +21,7 @@ from perfmodel.specs.job import Job
 
 @dataclass(frozen=True)
 class Place:
-    """Where the search runs, over how many workers, and whom to tell how far it is."""
+    """Where the search runs, over how many workers, and the function that shows its progress."""
 
     runner: runners.Runner = runners.run_here
     workers: int = 1

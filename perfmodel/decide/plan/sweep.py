@@ -35,7 +35,7 @@ class Sweep:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Values as a job file would say them."""
+        """Values as a job file states them."""
         return tuple(f"{number:.12g} {self.unit}".strip() for number in self.numbers)
 
 

@@ -21,7 +21,7 @@ DECODERS = ("decoder-transformer", "moe-transformer")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the prediction says of the layout."""
+    """The prediction of the layout."""
 
     time_s: float
     low_s: float
@@ -34,7 +34,7 @@ class Expected:
 
 @dataclass
 class Chosen:
-    """A job with one K and a complete layout, and everything that its framework cannot say about it."""
+    """A job with one K and a complete layout, and everything that its framework cannot express."""
 
     job: Job
     expected: Expected
@@ -109,7 +109,7 @@ class Chosen:
     # -- refusals ----------------------------------------------------------------------------------------------
 
     def lacks(self, what: str) -> None:
-        """Something that the framework cannot be told."""
+        """A fact that the framework cannot express."""
         if what not in self.missing:
             self.missing.append(what)
 
@@ -121,7 +121,7 @@ class Chosen:
                 self.lacks(f"{name} {degree}: {reason}")
 
     def common(self) -> None:
-        """What no framework here can be told."""
+        """What no framework here can express."""
         if self.batch != self.replicas * self.micro_batch * self.accumulation:
             self.lacks(
                 f"a batch of {self.batch} on {self.replicas} replicas in micro-batches of {self.micro_batch}: every "

@@ -109,7 +109,7 @@ def complete(target: Target, job: Job, chosen: Mapping[str, Any], cuts_norms: bo
 
 
 def _cuts_norms(target: Target, job: Job, cuts_norms: bool) -> bool:
-    """As predicted; where nobody said, as the framework does it."""
+    """As predicted; where it is not stated, as the framework does it."""
     if isinstance(job.layout, Layout) and job.layout.sequence_parallel is not None:
         return job.layout.sequence_parallel
     usual = {"torchtitan": True, "maxtext": True, "deepspeed": False, "accelerate": False}
@@ -117,7 +117,7 @@ def _cuts_norms(target: Target, job: Job, cuts_norms: bool) -> bool:
 
 
 def _gradients(target: Target, job: Job) -> str | None:
-    """The type in which gradients are exchanged where nobody said: the framework's own."""
+    """The type in which gradients are exchanged where it is not stated: the framework's own."""
     if target.framework in ("accelerate", "maxtext"):
         return None
     if target.framework == "torchtitan" or (

@@ -336,7 +336,7 @@ _GENAI_ROWS: Final = {
 
 
 def _genai_table(rows: Sequence[Sequence[str]], file: str) -> tuple[list[LoadPoint], list[Problem]]:
-    """The CSV of GenAI-Perf and AIPerf as the mapping of their JSON. It does not tell the load: the folder's name may."""
+    """The CSV of GenAI-Perf and AIPerf as the mapping of their JSON. It does not contain the load: the folder's name may."""
     data: dict[str, Any] = {}
     header: Sequence[str] = ()
     for row in rows:

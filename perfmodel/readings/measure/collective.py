@@ -39,7 +39,7 @@ _PROGRAM = {"all_to_all": "alltoall", "send_recv": "sendrecv"}
 
 @dataclass(frozen=True)
 class CollectiveReport:
-    """Sweeps of one group; `skipped` says which operations this backend does not have."""
+    """Sweeps of one group; `skipped` has the operations that this backend lacks."""
 
     machine: Machine
     ranks: int

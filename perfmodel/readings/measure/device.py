@@ -40,7 +40,7 @@ class Item:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """Rates by item key and the spec's fields; `skipped` says what this device or build cannot do."""
+    """Rates by item key and the spec's fields; `skipped` has what this device or build cannot do."""
 
     machine: Machine
     samples: Mapping[str, Sample]

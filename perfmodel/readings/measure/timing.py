@@ -1,6 +1,6 @@
 """How a call is timed: warm-up first, enough calls in a row to drown the clock, several repeats, their spread.
 
-Nothing here knows torch. The clock and the synchronisation are arguments, so the rules are tested with a fake clock.
+Nothing here imports torch. The clock and the synchronisation are arguments, so the rules are tested with a fake clock.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def read_recorded(path: Path) -> Recorded:
 def check_may_add(
     recorded: Recorded, k: int, workload_hash: str | None, workload: dict[str, Any] | None, reason: str | None
 ) -> None:
-    """Refuse rows that would mix workloads or that have no baseline. `reason` says why K=1 cannot be run."""
+    """Refuse rows that would mix workloads or that have no baseline. `reason` is why K=1 cannot be run."""
     if k > 1 and 1 not in recorded.measured_k() and reason is None:
         raise UsageError(
             f"no K=1 run in the file yet, and K={k} alone has nothing to be compared with",

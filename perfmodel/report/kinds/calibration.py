@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.generic import records
-from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
+from perfmodel.report.model import Column, Envelope, Table, mappings, result_of
 
 _KEYS = ("name", "unit", "prior", "value", "low", "high", "step_change", "status", "source")
 
@@ -36,7 +35,7 @@ def tables(envelope: Envelope) -> list[Table]:
     if rows:
         keys = [key for key in _KEYS if any(row.get(key) is not None for row in rows)]
         columns = [_column(key) for key in keys]
-        cells: list[list[Cell]] = [[row.get(key) for key in keys] for row in rows]
+        cells = [common.cells(row, keys) for row in rows]
         note = (
             "Factors on the beliefs before, and what each did to the measured steps. Unidentified: moved along with others, "
             "though these measurements do not tell it from them. What is not listed did not move; "
@@ -70,7 +69,7 @@ def figures(envelope: Envelope) -> list[str]:
     return [name for name, key in (("calibration", "points"), ("sweeps", "sweep_points")) if result.get(key)]
 
 
-def coefficients(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def coefficients(result: Mapping[str, object]) -> list[dict[str, object]]:
     """Coefficients as rows, given as a list or as a mapping by name."""
     found = result.get("coefficients")
     if isinstance(found, Mapping):

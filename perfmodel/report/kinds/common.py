@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.report.model import (
@@ -14,8 +14,10 @@ from perfmodel.report.model import (
     Series,
     Table,
     amount,
+    as_cell,
     inputs_of,
     listed,
+    mapping,
     mappings,
     result_of,
 )
@@ -89,6 +91,11 @@ def array(result: Mapping[str, object], key: str, length: int) -> list[Any]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [*value[:length], *([None] * (length - len(value)))]
     return [None] * length
+
+
+def cells(row: object, keys: Iterable[str]) -> list[Cell]:
+    """Entries of a mapping as a row of a table."""
+    return [as_cell(mapping(row).get(key)) for key in keys]
 
 
 def weak_chart(

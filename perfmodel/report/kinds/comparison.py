@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -143,7 +142,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     first, second = names(envelope)
     series = []
     for name, side, style in ((first, a, "line"), (second, b, "dashed")):
-        k = [float(x) for x in side.get("k") or ()]
+        k = [float(x) for x in listed(side.get("k"))]
         n = len(k)
         times = common.array(side, "time_s", n)
         low, high = common.array(side, "time_s_low", n), common.array(side, "time_s_high", n)
@@ -163,7 +162,7 @@ def names(envelope: Envelope) -> tuple[str, str]:
     return common.name_of(inputs.get("a")) or "A", common.name_of(inputs.get("b")) or "B"
 
 
-def sides(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def sides(result: Mapping[str, object]) -> list[dict[str, object]]:
     """The two predictions' results."""
     found = []
     for key in ("a", "b"):
@@ -173,7 +172,7 @@ def sides(result: Mapping[str, object]) -> list[dict[str, Any]]:
     return found
 
 
-def per_sample(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def per_sample(result: Mapping[str, object]) -> list[dict[str, object]]:
     """Times and costs of one sample of the two sides, with the K they belong to: batches may differ, samples do not."""
     found = mapping(result.get("per_sample"))
     k = result.get("k") or ()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, listed, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, amount, as_cell, listed, mappings, result_of
 
 FIRST_SCREEN = (60, ("Terms", "Collectives", "Memory of a device", "What the arithmetic is made of"))
 MATTERS = 0.004  # slope from which an input is shown on a terminal
@@ -30,10 +29,10 @@ def answer(envelope: Envelope) -> str:
         return str(result["answer"])
     rows = terms(result)
     words = f"The step takes {text.quantity(result.get('time_s'), 's')}"
-    shares = [row for row in rows if isinstance(row.get("share"), (int, float))]
+    shares = [(share, row) for row in rows if (share := amount(row, "share")) is not None]
     if shares:
-        top = max(shares, key=lambda row: float(row["share"]))
-        words += f"; {text.quantity(top['share'], '%')} of it is {top.get('name')}"
+        most, top = max(shares, key=lambda item: item[0])
+        words += f"; {text.quantity(most, '%')} of it is {top.get('name')}"
     return words + "."
 
 
@@ -62,7 +61,7 @@ def notes(envelope: Envelope) -> list[str]:
     return [*found, *(f"Default: {item}." for item in defaults)]
 
 
-def terms(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def terms(result: Mapping[str, object]) -> list[dict[str, object]]:
     """The terms, largest first."""
     rows = mappings(result.get("terms"))
     return sorted(rows, key=lambda row: -(row.get("time_s") or 0))
@@ -90,8 +89,7 @@ def data(envelope: Envelope) -> Table | None:
     cells: list[list[Cell]] = [
         [
             _plain(row.get("name")),
-            row.get("time_s"),
-            row.get("share"),
+            *common.cells(row, ("time_s", "share")),
             _slopes(row.get("sensitivity")),
             as_cell(row.get("formula")),
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -14,6 +13,7 @@ from perfmodel.report.model import (
     Envelope,
     Series,
     Table,
+    amount,
     as_cell,
     inputs_of,
     listed,
@@ -49,7 +49,7 @@ def answer(envelope: Envelope) -> str:
         fall = (
             f"E < {level:g} from K = {below:.0f}" if below is not None else f"E never falls below {level:g}"
         )
-        ceiling = curve.get("ceiling")
+        ceiling = amount(curve, "ceiling")
         limit = f"at most {text.number(ceiling)}x" if ceiling is not None else "no ceiling"
         words.append(f"{label(curve)}: {limit}, {fall}")
     return "; ".join(words) + "." if words else ""
@@ -65,7 +65,7 @@ def tables(envelope: Envelope) -> list[Table]:
         Column("more S per worker", "", 2, "marginal_speedup"), Column("cost", "", 1, "relative_cost"),
     ]  # fmt: skip
     found = curves(result)
-    shown = [c for c in named if any(v is not None for curve in found for v in curve.get(c.key) or ())]
+    shown = [c for c in named if any(v is not None for curve in found for v in listed(curve.get(c.key)))]
     rows: list[list[Cell]] = []
     for curve in found:
         lists = [common.array(curve, column.key, len(ks)) for column in shown]
@@ -89,7 +89,7 @@ def tables(envelope: Envelope) -> list[Table]:
 def _ceilings(result: Mapping[str, object]) -> Table:
     level = result.get("efficiency_level")
     rows: list[list[Cell]] = [
-        [label(c), c.get("ceiling"), c.get("k_peak"), _whole(c.get("smallest_k_below"))]
+        [label(c), *common.cells(c, ("ceiling", "k_peak")), _whole(c.get("smallest_k_below"))]
         for c in curves(result)
     ]
     columns = [
@@ -180,6 +180,6 @@ def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
 
 
-def curves(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def curves(result: Mapping[str, object]) -> list[dict[str, object]]:
     """The curves of a law, one for each set of parameters."""
     return mappings(result.get("curves"))

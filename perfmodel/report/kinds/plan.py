@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -67,7 +66,7 @@ def answer(envelope: Envelope) -> str:
     best = rows[0]
     sentence = (
         f"Take K = {best.get('k')} of {best.get('cluster') or 'the cluster'} as {common.layout_text(best.get('layout'))}: "
-        f"{text.quantity(best.get('time_s'), 's')} a step, {text.quantity(best.get('cost_usd'), 'USD')}."
+        f"{text.quantity(amount(best, 'time_s'), 's')} a step, {text.quantity(amount(best, 'cost_usd'), 'USD')}."
     )
     if len(rows) > 1 and _overlap(best, rows[1]):
         sentence += " The first two overlap within their bands and cannot be told apart."
@@ -170,7 +169,7 @@ def _sweep_chart(result: Mapping[str, object]) -> list[Chart]:
 def _front_chart(envelope: Envelope) -> list[Chart]:
     result = result_of(envelope)
     rows = mappings(result.get("by_k")) or candidates(result)
-    points = [(_run(r), float(r["cost_usd"])) for r in rows if _run(r) and r.get("cost_usd")]
+    points = [(_run(r), cost) for r in rows if _run(r) and (cost := amount(r, "cost_usd"))]
     if not points:
         return []
     front = sorted(
@@ -189,7 +188,7 @@ def _run(row: Mapping[str, object]) -> float:
     return amount(row, "wall_s") or amount(row, "time_s") or 0.0
 
 
-def candidates(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def candidates(result: Mapping[str, object]) -> list[dict[str, object]]:
     """The ranked candidates, best first."""
     return mappings(result.get("candidates"))
 

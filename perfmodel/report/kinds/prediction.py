@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -250,7 +249,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     return found
 
 
-def knees(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+def knees(result: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """The knees by rule."""
     return {str(rule): mapping(item) for rule, item in mapping(result.get("knee")).items()}
 
@@ -434,8 +433,9 @@ def _largest_timed(result: Mapping[str, object]) -> object:
 def _marks(result: Mapping[str, object]) -> list[Mark]:
     marks = []
     knee = knees(result).get("threshold") or {}
-    if knee.get("k") is not None:
-        marks.append(Mark("knee", float(knee["k"]), common.at(result, "speedup", knee["k"]), "point"))
+    at = amount(knee, "k")
+    if at is not None:
+        marks.append(Mark("knee", float(at), common.at(result, "speedup", at), "point"))
     for key, label in (("p_star", "p*"), ("fastest", "fastest")):
         k = mapping(result.get(key)).get("k")
         if k is not None:

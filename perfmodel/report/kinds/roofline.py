@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -98,7 +97,7 @@ def notes(envelope: Envelope) -> list[str]:
     return [*found, *common.notes_of(result)]
 
 
-def phases(result: Mapping[str, object]) -> list[dict[str, Any]]:
+def phases(result: Mapping[str, object]) -> list[dict[str, object]]:
     """The phases as rows."""
     return mappings(result.get("phases"))
 

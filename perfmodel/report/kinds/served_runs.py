@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from perfmodel.report import text
+from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Table, as_cell, mapping, mappings
 from perfmodel.units import counted
 
@@ -60,10 +61,6 @@ def tables(result: Mapping[str, object]) -> list[Table]:
     return [_errors(found), *_calibrated(found), *_laws(found), _by(found)]
 
 
-def _cells(score: object, keys: Iterable[str]) -> list[Cell]:
-    return [as_cell(mapping(score).get(key)) for key in keys]
-
-
 def _errors(found: Mapping[str, Mapping[str, object]]) -> Table:
     columns = [
         Column("answer", "", 0),
@@ -75,18 +72,20 @@ def _errors(found: Mapping[str, Mapping[str, object]]) -> Table:
     keys = [column.key for column in columns[1:]]
     rows: list[list[Cell]] = []
     for name, one in found.items():
-        rows.append([NAMES[name], *_cells(one, keys)])
-        rows.append([f"{NAMES[name]}, sources weigh the same", *_cells(one.get("by_source_weight"), keys)])
+        rows.append([NAMES[name], *common.cells(one, keys)])
+        rows.append(
+            [f"{NAMES[name]}, sources weigh the same", *common.cells(one.get("by_source_weight"), keys)]
+        )
         for side, words in _SIDES.items():
             if side in one:
-                rows.append([f"{NAMES[name]}, {words}", *_cells(one[side], keys)])
+                rows.append([f"{NAMES[name]}, {words}", *common.cells(one[side], keys)])
     note = "Absolute percentage error over rows. Cover: rows inside the 90 % band; band: its half-width."
     return Table("Serving: error by answer", columns, rows, note=note, role="decision")
 
 
 def _calibrated(found: Mapping[str, Mapping[str, object]]) -> list[Table]:
     rows: list[list[Cell]] = [
-        [NAMES[name], words, as_cell(made.get("curves")), *_cells(made.get(key), _KEYS)]
+        [NAMES[name], words, as_cell(made.get("curves")), *common.cells(made.get(key), _KEYS)]
         for name, one in found.items()
         if (made := mapping(one.get("calibrated")))
         for key, words in _CALIBRATED.items()
@@ -101,8 +100,10 @@ def _laws(found: Mapping[str, Mapping[str, object]]) -> list[Table]:
     for name, one in found.items():
         laws = mapping(one.get("baselines"))
         if laws:
-            rows.append([NAMES[name], "perfmodel", *_cells(one, _KEYS)])
-        rows += [[NAMES[name], _LAWS.get(law, law), *_cells(score, _KEYS)] for law, score in laws.items()]
+            rows.append([NAMES[name], "perfmodel", *common.cells(one, _KEYS)])
+        rows += [
+            [NAMES[name], _LAWS.get(law, law), *common.cells(score, _KEYS)] for law, score in laws.items()
+        ]
     columns = [Column("answer", "", 0), Column("predictor", "", 0), *_FIGURES]
     return [Table("Serving: beside simpler laws", columns, rows, role="curve")] if rows else []
 
@@ -116,7 +117,7 @@ def _by(found: Mapping[str, Mapping[str, object]]) -> Table:
     ]
     columns += [*_FIGURES, Column("bias", "%", 2, "bias"), Column("cover", "%", 2, "coverage_90")]
     rows: list[list[Cell]] = [
-        [NAMES[name], by, group, *_cells(score, [column.key for column in columns[3:]])]
+        [NAMES[name], by, group, *common.cells(score, [column.key for column in columns[3:]])]
         for name, one in found.items()
         for by, groups in mapping(one.get("by")).items()
         for group, score in mapping(groups).items()

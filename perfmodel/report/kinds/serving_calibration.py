@@ -53,7 +53,7 @@ def tables(envelope: Envelope) -> list[Table]:
         Column("spread before", "", 1),
         Column("spread", "", 1),
     ]
-    note = "spread: standard deviation of the logarithm; loads tell sums of terms, so that a time may be known better than its coefficients"
+    note = "spread: standard deviation of the logarithm; loads measure sums of terms, so a time may be known better than its coefficients"
     return [
         Table("Measured loads", columns, rows, role="curve"),
         Table("Coefficients", heads, moved, role="breakdown", note=note),

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, served_runs
-from perfmodel.report.model import Cell, Chart, Column, Envelope, Series, Table, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Chart,
+    Column,
+    Envelope,
+    Series,
+    Table,
+    amount,
+    mapping,
+    mappings,
+    result_of,
+)
 from perfmodel.report.svg import MOST_DOTS
 from perfmodel.units import counted
 
@@ -30,10 +40,10 @@ def answer(envelope: Envelope) -> str:
     result, words = result_of(envelope), []
     for name, mode in _with_points(result).items():
         words.append(
-            f"{name.replace('_', ' ')}: median error {text.quantity(mode.get('median_ape'), '%')} "
-            f"over {counted(mode.get('points', 0), 'point', 'points')} "
-            f"of {counted(mode.get('families', 0), 'family', 'families')}, "
-            f"the 90 % band holds {text.quantity(mode.get('coverage_90'), '%')}"
+            f"{name.replace('_', ' ')}: median error {text.quantity(amount(mode, 'median_ape'), '%')} "
+            f"over {counted(int(amount(mode, 'points') or 0), 'point', 'points')} "
+            f"of {counted(int(amount(mode, 'families') or 0), 'family', 'families')}, "
+            f"the 90 % band holds {text.quantity(amount(mode, 'coverage_90'), '%')}"
         )
     collectives = result.get("collectives")
     if isinstance(collectives, Mapping) and collectives.get("points"):
@@ -125,7 +135,7 @@ def _skipped(result: Mapping[str, object]) -> list[str]:
     """Families that some mode cannot score: what it lacks, most frequent first."""
     found = []
     for name, mode in modes(result).items():
-        reasons = Counter(mode.get("skipped") or {}).most_common()
+        reasons = Counter(mapping(mode.get("skipped"))).most_common()
         if reasons:
             every = counted(sum(count for _, count in reasons), "family", "families")
             told = "; ".join(
@@ -178,13 +188,13 @@ def charts(envelope: Envelope) -> list[Chart]:
     ]
 
 
-def modes(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+def modes(result: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """The modes that were asked for."""
     found = result.get("modes")
     return {str(k): dict(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _with_points(result: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+def _with_points(result: Mapping[str, object]) -> dict[str, dict[str, object]]:
     return {name: mode for name, mode in modes(result).items() if mode.get("points") != 0}
 
 
@@ -204,7 +214,7 @@ def _scores(result: Mapping[str, object]) -> list[Table]:
         Column("knee x2", "%", 3, "knee_within_factor_2"),
     ]
     rows: list[list[Cell]] = [
-        [name.replace("_", " "), *(mode.get(c.key) for c in columns[1:])]
+        [name.replace("_", " "), *common.cells(mode, (c.key for c in columns[1:]))]
         for name, mode in modes(result).items()
     ]
     note = (
@@ -216,7 +226,7 @@ def _scores(result: Mapping[str, object]) -> list[Table]:
 
 def _few_knees(result: Mapping[str, object]) -> str:
     """Families behind the share of knees, where they are so few that it says little."""
-    counts = {name: (mode.get("knee") or {}).get("families") for name, mode in modes(result).items()}
+    counts = {name: mapping(mode.get("knee")).get("families") for name, mode in modes(result).items()}
     few = [
         f"{name.replace('_', ' ')} of {counted(count, 'family', 'families')}"
         for name, count in counts.items()
@@ -229,11 +239,9 @@ def _baselines(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for name, mode in _with_points(result).items():
         keys = ("median_ape", "mean_ape", "p90_ape")
-        rows.append([name.replace("_", " "), "perfmodel", *(mode.get(key) for key in keys)])
-        for baseline, score in (mode.get("baselines") or {}).items():
-            rows.append(
-                [name.replace("_", " "), str(baseline).replace("_", " "), *(score.get(key) for key in keys)]
-            )
+        rows.append([name.replace("_", " "), "perfmodel", *common.cells(mode, keys)])
+        for baseline, score in mapping(mode.get("baselines")).items():
+            rows.append([name.replace("_", " "), str(baseline).replace("_", " "), *common.cells(score, keys)])
     columns = [Column("mode", "", 0), Column("predictor", "", 0)]
     columns += [Column("median", "%", 0), Column("mean", "%", 0), Column("p90", "%", 0)]
     return [Table("Beside simpler laws on the same points", columns, rows, role="curve")] if rows else []
@@ -242,10 +250,10 @@ def _baselines(result: Mapping[str, object]) -> list[Table]:
 def _groups(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for name, mode in modes(result).items():
-        for by, groups in (mode.get("by") or {}).items():
-            for group, score in groups.items():
+        for by, groups in mapping(mode.get("by")).items():
+            for group, score in mapping(groups).items():
                 keys = ("points", "median_ape", "mean_ape", "p90_ape", "coverage_90")
-                rows.append([name.replace("_", " "), str(by), str(group), *(score.get(key) for key in keys)])
+                rows.append([name.replace("_", " "), str(by), str(group), *common.cells(score, keys)])
     columns = [Column("mode", "", 0), Column("by", "", 1), Column("group", "", 0), Column("points", "", 1)]
     columns += [
         Column("median", "%", 0),
@@ -294,7 +302,7 @@ def _worst(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [row.get("family"), name.replace("_", " "), row.get("mean_ape"), row.get("reason")]
         for name, mode in modes(result).items()
-        for row in mode.get("worst") or ()
+        for row in mappings(mode.get("worst"))
     ]
     rows.sort(key=lambda row: -float(row[2] or 0.0))
     columns = [

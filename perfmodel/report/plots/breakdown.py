@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, explanation
-from perfmodel.report.model import Envelope, mapping, result_of
+from perfmodel.report.model import Envelope, amount, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -83,19 +83,19 @@ def ledger(envelope: Envelope, k: float | None = None) -> Figure:
 
 def terms(envelope: Envelope) -> Figure:
     """The terms of one step as bars, largest first."""
-    rows = [row for row in explanation.terms(result_of(envelope)) if row.get("time_s")]
+    rows = [(time, row) for row in explanation.terms(result_of(envelope)) if (time := amount(row, "time_s"))]
     figure, axes = style.new(
         explanation.title(envelope), "", "", size=(9.0, max(3.0, 1.5 + 0.45 * len(rows)))
     )
-    factor = style.unit_axis(axes, "x", [max((row["time_s"] for row in rows), default=1.0)], "s", "time")
-    for i, row in enumerate(rows):
-        axes.barh(i, row["time_s"] / factor, color=style.BLUE, height=0.62)
-        share = row.get("share")
-        label = text.quantity(row["time_s"], "s") + (
-            f", {text.quantity(share, '%')}" if share is not None else ""
-        )
-        _end_label(axes, row["time_s"] / factor, i, label)
-    axes.set_yticks(range(len(rows)), [style.plain(str(row.get("name")).replace("_", " ")) for row in rows])
+    factor = style.unit_axis(axes, "x", [max((time for time, _ in rows), default=1.0)], "s", "time")
+    for i, (time, row) in enumerate(rows):
+        axes.barh(i, time / factor, color=style.BLUE, height=0.62)
+        share = amount(row, "share")
+        label = text.quantity(time, "s") + (f", {text.quantity(share, '%')}" if share is not None else "")
+        _end_label(axes, time / factor, i, label)
+    axes.set_yticks(
+        range(len(rows)), [style.plain(str(row.get("name")).replace("_", " ")) for _, row in rows]
+    )
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.22)

@@ -88,7 +88,7 @@ def scaling(envelope: Envelope) -> Scaling:
 
 
 def threshold(result: Mapping[str, object]) -> float:
-    """The efficiency threshold that the result used, 0.70 when it does not say."""
+    """The efficiency threshold that the result used, 0.70 where it has none."""
     found = result.get("threshold")
     if not isinstance(found, Mapping):
         knee = result.get("knee")

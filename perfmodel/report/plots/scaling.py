@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common, comparison, law
-from perfmodel.report.model import Envelope, kind_of, mapping, result_of
+from perfmodel.report.model import Envelope, kind_of, listed, mapping, result_of
 from perfmodel.report.plots import data, style
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def compared(envelope: Envelope) -> Figure:
     left, right = comparison.per_sample(result_of(envelope))
     names = comparison.names(envelope)
     figure, axes = style.new(f"{names[0]} against {names[1]}", "", "")
-    times = [t for side in (left, right) for t in side.get("time_s") or () if t]
+    times = [t for side in (left, right) for t in listed(side.get("time_s")) if t]
     factor = style.unit_axis(axes, "y", times, "s", "time per sample")
     all_k: list[float] = []
     for i, (name, side) in enumerate(zip(names, (left, right), strict=True)):
-        k = [float(x) for x in side.get("k") or ()]
+        k = [float(x) for x in listed(side.get("k"))]
         all_k += k
         low, high = (data.numbers(side, key, len(k)) for key in ("time_s_low", "time_s_high"))
         _band(axes, k, low, high, 1 / factor, color=style.COLORS[i])

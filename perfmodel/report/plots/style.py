@@ -1,7 +1,7 @@
 """One house style for every plot: safe for colour-blind eyes, readable in grey and from the back of a room.
 
 Colours are those of Okabe and Ito (2008), ordered so that neighbours differ in lightness too; lines also differ in
-dash and marker, stacked parts in hatching, so nothing is told by colour alone.
+dash and marker, stacked parts in hatching, so nothing rests on colour alone.
 """
 
 from __future__ import annotations
