@@ -23,7 +23,7 @@ from perfmodel.physics.serving_step import (
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.serving.setup import Service, service_of
-from perfmodel.specs.serving import ServingJob
+from perfmodel.specs.serving import PooledLayout, ServingJob
 from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
@@ -154,7 +154,9 @@ def _inputs(curve: LoadCurve) -> dict[str, str]:
         "draft": ""
         if said.speculative is None
         else f"{said.speculative.tokens} tokens, acceptance {said.speculative.acceptance:g}",
-        "prompts": f"prompts of {said.input_tokens.mean:.0f} tokens, {said.prefix_hit:.0%} of them cached, steps of up to {at.chunk_tokens:.0f} tokens",
+        "prompts": "first steps of requests that come prefilled"
+        if isinstance(curve.layout, PooledLayout)
+        else f"prompts of {said.input_tokens.mean:.0f} tokens, {said.prefix_hit:.0%} of them cached, steps of up to {at.chunk_tokens:.0f} tokens",
     }
 
 

@@ -23,7 +23,7 @@ Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49 (the exchange); Johnson, Kotz, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -67,11 +67,29 @@ class Deployment:
     reserve: Any = 0.5  # share of the output that a sequence holds memory for, on average
     draft_tokens: Any = 0.0  # proposed a step
     acceptance: Any = 0.0  # probability that a proposed token is accepted
+    # With two pools all of the above is a replica that decodes, and a group of both pools is what answers.
+    prefill_at: Deployment | None = None  # a replica that prefills; None: every replica does both
+    prefill_replicas: Any = 1.0  # of a group
+    decode_replicas: Any = 1.0
 
     @property
     def accelerators(self) -> Array:
-        """Of one replica."""
-        return np.asarray(self.tensor * np.asarray(self.pipeline, float) * self.attention_replicas)
+        """Of one replica, or of one group of two pools."""
+        own = np.asarray(self.tensor * np.asarray(self.pipeline, float) * self.attention_replicas)
+        if self.prefill_at is None:
+            return own
+        return np.asarray(self.prefill_replicas * self.prefill_at.accelerators + self.decode_replicas * own)
+
+    def column(self) -> Deployment:
+        """The same with one more, last axis on every array: deployments beside loads."""
+        made: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Deployment):
+                made[f.name] = value.column()
+            elif np.ndim(value):
+                made[f.name] = np.asarray(value)[..., None]
+        return replace(self, **made)
 
     @property
     def advance(self) -> Array:

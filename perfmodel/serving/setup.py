@@ -18,7 +18,7 @@ from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_fea
 from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
 from perfmodel.serving.engine import Engine, chunk_on, engine, sequences_on
 from perfmodel.serving.precision import CACHE_BYTES, EXPERTS_ALONE, FORMATS, usual_precision
-from perfmodel.specs.serving import ServedLayout, ServingJob
+from perfmodel.specs.serving import PooledLayout, ServedLayout, ServingJob
 
 Array = NDArray[np.float64]
 
@@ -76,6 +76,7 @@ class Service:
             degrees = degrees[:, 0]
         tensor, pipeline, groups, experts = degrees
         speculative = said.speculative
+        pooled = [one for one in layouts if isinstance(one, PooledLayout)]
         made: dict[str, Any] = {
             "tensor": tensor,
             "pipeline": pipeline,
@@ -88,12 +89,21 @@ class Service:
             "memory_fraction": said.memory_fraction or found.memory_fraction,
             "max_sequences": float(said.max_batch) if said.max_batch else self.max_sequences * groups,
             "chunk_tokens": float(said.max_batched_tokens or self.chunk_tokens),
-            "mixed": float(found.mixed if said.prefill is None else said.prefill == "chunked"),
+            "mixed": float(found.mixed if said.prefill is None else said.prefill != "whole"),
             "reserve": found.reserve if said.cache is None else 1.0 if said.cache == "reserve" else 0.5,
             "draft_tokens": float(speculative.tokens) if speculative else 0.0,
             "acceptance": float(speculative.acceptance) if speculative else 0.0,
         }
-        return Deployment(**(made | changed))
+        made |= changed
+        if pooled:
+            counts = np.array([[one.prefill_replicas, one.decode_replicas] for one in pooled], float).T
+            counts = counts[:, 0] if len(layouts) == 1 else counts
+            made |= {
+                "prefill_at": self.deployment([one.prefill for one in pooled], **changed),
+                "prefill_replicas": counts[0],
+                "decode_replicas": counts[1],
+            }
+        return Deployment(**made)
 
     def load(self, kind: float, **given: Any) -> Load:
         """A load of one replica with the lengths of the job."""

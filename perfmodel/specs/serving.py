@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import core_schema
 
 from perfmodel.specs.economy import Grid, Price, PriceWords
@@ -314,6 +313,41 @@ class ServedLayout(SpecModel):
         return self.tp * self.pp * self.dp
 
 
+class Pools(SpecModel):
+    """Replicas that only prefill and replicas that only decode: one group of them answers requests."""
+
+    prefill: Degree | None = Field(
+        None, description="Replicas that prefill, in a group; chosen when missing."
+    )
+    decode: Degree | None = Field(None, description="Replicas that decode, in a group; chosen when missing.")
+    layout: ServedLayout | None = Field(
+        None, description="Of a replica that prefills; that of serving.layout, or chosen, when missing."
+    )
+
+    @model_validator(mode="after")
+    def _one_group(self) -> Pools:
+        if (self.prefill is None) != (self.decode is None):
+            raise problem("S004", "a ratio needs both numbers", "write {prefill: 2, decode: 6}, or neither")
+        if self.layout is not None and self.layout.replicas > 1:
+            raise problem("S010", "the replicas of the pool are counted twice", "write prefill: 2 beside it, not layout.replicas",
+                          at="layout")  # fmt: skip
+        return self
+
+
+class PooledLayout(ServedLayout):
+    """A group of both pools, as the search and the physics see it; its own degrees are those of a decoding replica."""
+
+    prefill: ServedLayout
+    prefill_replicas: Degree
+    decode_replicas: Degree
+
+    @property
+    def accelerators(self) -> int:
+        """Of one group."""
+        own = self.tp * self.pp * self.dp
+        return self.prefill_replicas * self.prefill.accelerators + self.decode_replicas * own
+
+
 class Speculative(SpecModel):
     """Drafted tokens that a step of the model checks."""
 
@@ -345,9 +379,13 @@ class Serving(SpecModel):
     layout: ServedLayout | None = Field(
         None, description="auto, or {tp: 8, replicas: 2}; missing degrees are 1."
     )
-    prefill: Literal["chunked", "whole"] | None = Field(
+    prefill: Literal["chunked", "whole", "disaggregated"] | None = Field(
         None,
-        description="chunked: prompts share steps with tokens; whole: they stop them; the engine's own when missing.",
+        description="chunked: prompts share steps with tokens; whole: they stop them; the engine's own when missing."
+        " {disaggregated: {prefill: 2, decode: 6}}: replicas of their own prefill.",
+    )
+    pools: Pools | None = Field(
+        None, description="How many replicas prefill and decode, where prefill is disaggregated."
     )
     prefix_hit: Annotated[float, Number(least=0, most=0.999)] = Field(
         0.0, description="Share of prompt tokens whose keys and values are there already."
@@ -375,17 +413,6 @@ class Serving(SpecModel):
     spares: CountOrZero | None = Field(
         None, description="Replicas beyond those that the demand needs; 1 when missing."
     )
-
-    @field_validator("prefill", mode="before")
-    @classmethod
-    def _no_pools(cls, value: Any) -> Any:
-        if value == "disaggregated" or (isinstance(value, Mapping) and "disaggregated" in value):
-            raise problem(
-                "S011",
-                "prefill on machines of its own (disaggregated) is not modelled yet",
-                "write prefill: chunked or whole; two pools can be sized as two jobs",
-            )
-        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Serving:
@@ -418,6 +445,12 @@ class Serving(SpecModel):
         if self.demand is not None and replicas > 1:
             raise problem("S010", "both a demand, which asks for the number of replicas, and that number",
                           "keep one of demand and layout.replicas", at="demand")  # fmt: skip
+        if self.pools is not None and self.prefill != "disaggregated":
+            raise problem(
+                "S010", "pools are of disaggregated prefill", "write prefill: disaggregated", at="pools"
+            )
+        if self.prefill == "disaggregated" and self.output_tokens.mean <= 1.0:
+            raise problem("S010", "an answer of one token is not decoded", "leave prefill out", at="prefill")
         if self.output_tokens.mean <= 1.0 and self.slo is not None and self.slo.tpot is not None:
             raise problem(
                 "S010", "an answer of one token has no time between tokens", "leave slo.tpot out", at="slo"

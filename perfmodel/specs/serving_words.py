@@ -120,12 +120,23 @@ def _block(tree: Tree, folder: Path, problems: list[Problem]) -> Tree:
                 layout.mark.problem("S011", message, "write auto, or {tp: 8, pp: 1, replicas: 2}")
             )
         block = block.without("layout")
+    block = _pools(block)
     load = block.get("load")
     if load is not None:
         block = _with(block, "load", _load(load, block, folder, problems))
         if load.value == "offline" or load.get("offline") is not None:
             block = block.without("requests") if load.value == "offline" else block
     return tree.with_item(KEY, block)
+
+
+def _pools(block: Tree) -> Tree:
+    """`prefill: {disaggregated: {prefill: 2, decode: 6}}` as two keys."""
+    prefill = block.get("prefill")
+    pools = prefill.get("disaggregated") if prefill is not None else None
+    if prefill is None or pools is None or not isinstance(prefill.value, dict) or len(prefill.value) > 1:
+        return block
+    block = block.with_item("prefill", graft("disaggregated", prefill.mark))
+    return block.with_item("pools", pools) if block.get("pools") is None else block
 
 
 def _with(block: Tree, key: str, item: Tree | None) -> Tree:
@@ -231,24 +242,25 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
         refuse("workload", f"{work.name} cannot be served here: only decoders whose dimensions are known can",
                "perfmodel catalog list workloads shows them; {hf: config.json} reads one")  # fmt: skip
         return found
-    layout = serving.layout
-    if layout is not None:
+    pools = serving.pools
+    for layout, path in (
+        (serving.layout, "serving.layout"),
+        (pools.layout if pools else None, "serving.pools.layout"),
+    ):
+        if layout is None:
+            continue
         experts = work.experts or 1
         if work.heads and work.heads % layout.tp:
-            refuse(
-                "serving.layout.tp", f"tp {layout.tp} does not divide the {work.heads} heads of {work.name}"
-            )
+            refuse(f"{path}.tp", f"tp {layout.tp} does not divide the {work.heads} heads of {work.name}")
         if work.layers and layout.pp > work.layers:
-            refuse(
-                "serving.layout.pp", f"pp {layout.pp} is more than the {work.layers} layers of {work.name}"
-            )
+            refuse(f"{path}.pp", f"pp {layout.pp} is more than the {work.layers} layers of {work.name}")
         if layout.ep > 1 and experts <= 1:
-            refuse("serving.layout.ep", f"{work.name} has no experts to spread", "leave ep out")
+            refuse(f"{path}.ep", f"{work.name} has no experts to spread", "leave ep out")
         elif layout.ep > 1 and layout.ep != layout.tp * layout.dp:
-            refuse("serving.layout.ep", f"ep {layout.ep} spreads experts over all {layout.tp * layout.dp} ranks of a stage or none",
+            refuse(f"{path}.ep", f"ep {layout.ep} spreads experts over all {layout.tp * layout.dp} ranks of a stage or none",
                    f"write ep: {layout.tp * layout.dp}, or leave it out")  # fmt: skip
         if layout.dp > 1 and experts <= 1:
-            refuse("serving.layout.dp", "groups that share experts need experts; of a dense model they are replicas",
+            refuse(f"{path}.dp", "groups that share experts need experts; of a dense model they are replicas",
                    f"write replicas: {layout.dp * layout.replicas}")  # fmt: skip
     needed = serving.precision if serving.precision in ("fp8", "int8", "fp4") else None
     if needed and needed not in device.peak:

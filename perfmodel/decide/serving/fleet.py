@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.decide.serving.curve import LoadCurve, latencies
 from perfmodel.decide.serving.money import MILLION, bill
-from perfmodel.specs.serving import STATISTICS
+from perfmodel.specs.serving import STATISTICS, ServingJob
 
+Array = NDArray[np.float64]
 USUAL_SPARES: Final = 1
 
 
@@ -27,6 +29,21 @@ def replicas_for(demand_per_s: float, knee_per_s: float) -> int:
     (25, 26)
     """
     return max(1, math.ceil(demand_per_s / knee_per_s * (1.0 - 1e-12)))
+
+
+def spares_of(job: ServingJob) -> int:
+    """Replicas that stand by: those that the job asks for, or one."""
+    return USUAL_SPARES if job.serving.spares is None else job.serving.spares
+
+
+def worth(job: ServingJob, per_s: Array, accelerators: Array) -> Array:
+    """By what layouts are compared: requests a second of an accelerator, whole replicas and spares counted where a demand is stated."""
+    if job.serving.demand is None:
+        return np.asarray(per_s / accelerators)
+    count = np.ceil(job.serving.demand / np.maximum(per_s, 1e-12) * (1.0 - 1e-12))
+    return np.asarray(
+        np.where(per_s > 0.0, job.serving.demand / ((count + spares_of(job)) * accelerators), 0.0)
+    )
 
 
 def fleet(curve: LoadCurve, knee: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +59,7 @@ def fleet(curve: LoadCurve, knee: Mapping[str, Any]) -> dict[str, Any]:
             "accelerators": job.replicas * ranks,
             "fleet": None,
         }
-    spare = USUAL_SPARES if job.serving.spares is None else job.serving.spares
+    spare = spares_of(job)
     if knee["load"] is None:
         return {
             "replicas": None, "replicas_low": None, "replicas_high": None, "spare": spare, "accelerators": None,

@@ -7,7 +7,7 @@ put into the same model, and the knee that it would give is told beside it: a re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from perfmodel.decide.knee import curvature_knee
 from perfmodel.decide.serving.curve import LoadCurve, latencies, saturation
-from perfmodel.physics.machine import Machine
+from perfmodel.decide.serving.pools import Remedy, pool_remedy
 from perfmodel.physics.serving import OPEN, replica_step
-from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_step import Deployment
 
 Array = NDArray[np.float64]
@@ -26,17 +25,7 @@ Limits = Sequence[tuple[str, str, float]]
 _MUCH: Final = 0.8  # of a time: what more room leaves of it where room was scarce
 _FASTER: Final = 1.5  # of a link or a memory, as a remedy
 _MORE: Final = 4.0  # times the engine's limit, as a remedy
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """A cause in words, what would help, and the service with that help."""
-
-    cause: str
-    words: str
-    machine: Machine
-    deployment: Deployment
-    coefficients: ServingCoefficients
+_NEARLY: Final = 0.95  # of saturation: beyond, the replicas are full
 
 
 def crossing(
@@ -165,6 +154,8 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     slots, fitting = float(np.ravel(answer.slots)[-1]), float(np.ravel(answer.fitting)[-1])
     quantity, _, statistic = who.partition("_")
     name = _said(who)
+    if at.prefill_at is not None and (quantity != "tpot" or _is_full(curve, load)):
+        return pool_remedy(service, at, name, load if np.isfinite(load) else float(curve.load[0]))
     limit = float(at.max_sequences)
     waits = quantity != "tpot" and _waits_for_slots(curve, at, quantity, statistic, load)
 
@@ -225,6 +216,11 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     }.get(part, part)
     return made(f"{what} is {share * 100:.0f} % of a step: memory bandwidth", "1.5 times the memory bandwidth (or a wider tp)",
                 machine=replace(machine, memory_bytes_per_s=machine.memory_bytes_per_s * _FASTER))  # fmt: skip
+
+
+def _is_full(curve: LoadCurve, load: float) -> bool:
+    """Whether an objective ends where nothing more is answered at all."""
+    return bool(np.isfinite(load) and load > _NEARLY * curve.saturation_per_s)
 
 
 def _waits_for_slots(curve: LoadCurve, at: Deployment, quantity: str, statistic: str, load: float) -> bool:

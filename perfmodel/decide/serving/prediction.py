@@ -20,6 +20,7 @@ from perfmodel.decide.serving.curve import (
 from perfmodel.decide.serving.fleet import fleet
 from perfmodel.decide.serving.knee import knees, step_parts
 from perfmodel.decide.serving.money import MILLION, bill, watts
+from perfmodel.decide.serving.pools import pools_of
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
@@ -76,6 +77,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         "within_slo": _within(told, limits),
         **sized,
         "layout": {**layout.model_dump(), "accelerators": layout.accelerators, "how": chosen.how},
+        "pools": pools_of(whole, at),
         "precision": service.precision,
         "engine": service.engine.era,
         "rests_on": rests_on(service, chosen),

@@ -45,10 +45,19 @@ def layout_text(layout: dict[str, Any]) -> str:
 
     >>> layout_text({"tp": 8, "pp": 1, "ep": 1, "dp": 1, "replicas": 2})
     'tp8, 2 replicas'
+    >>> layout_text({"tp": 8, "prefill": {"tp": 4}, "prefill_replicas": 2, "decode_replicas": 1})
+    '2 x tp4 prefill + 1 x tp8 decode'
     """
     shown = [f"{key}{layout[key]}" for key in ("tp", "pp", "dp", "ep") if layout.get(key, 1) != 1]
+    words, what = " ".join(shown or ["tp1"]), "replicas"
+    if layout.get("prefill"):
+        prefill = layout_text(mapping(layout["prefill"]))
+        words = (
+            f"{layout['prefill_replicas']} x {prefill} prefill + {layout['decode_replicas']} x {words} decode"
+        )
+        what = "groups"
     replicas = layout.get("replicas", 1)
-    return " ".join(shown or ["tp1"]) + (f", {replicas} replicas" if replicas != 1 else "")
+    return words + (f", {replicas} {what}" if replicas != 1 else "")
 
 
 def answer(envelope: Envelope) -> str:
@@ -67,7 +76,7 @@ def answer(envelope: Envelope) -> str:
     knee = mapping(mapping(result.get("knee")).get("slo"))
     fleet = mapping(result.get("fleet"))
     if result.get("slo"):
-        words.append(_knee(knee, kind, bool(fleet)))
+        words.append(_knee(knee, kind, _one(result) if fleet else ""))
     elif kind == "rate":
         full = mapping(result.get("saturation"))
         words.append(
@@ -86,8 +95,8 @@ def answer(envelope: Envelope) -> str:
     return " ".join(words)
 
 
-def _knee(knee: dict[str, Any], kind: str, per_replica: bool) -> str:
-    unit = LOADS[kind] + (" a replica" if per_replica else "")
+def _knee(knee: dict[str, Any], kind: str, one: str) -> str:
+    unit = LOADS[kind] + (f" a {one}" if one else "")
     if knee.get("load") is None:
         cause = str(knee.get("cause") or "")
         return (
@@ -114,14 +123,20 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     band = f" ({low if low is not None else 'fewer'} to {high if high is not None else 'no number'})"
     spare = result.get("spare") or 0
     beside = f" and {spare} to spare" if spare else ""
+    one = _one(result)
     words = (
-        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), 'replica', 'replicas')}{band}{beside}: "
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), one, f'{one}s')}{band}{beside}: "
         f"{result.get('accelerators')} accelerators"
     )
     cost = fleet.get("usd_per_h")
     if cost is not None:
         words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(fleet.get('usd_per_million_tokens'), 'USD')} per million output tokens"
     return [words + "."]
+
+
+def _one(result: dict[str, Any]) -> str:
+    """What answers a request: a replica, or a group of two pools."""
+    return "group" if result.get("pools") else "replica"
 
 
 def _count(value: Any) -> str:
@@ -144,6 +159,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_knees(result),
         curve(result),
         *_parts(result),
+        *_pools(result),
         *_fleet_table(result),
         *common.assumptions(result),
         *_narrow(result),
@@ -257,12 +273,33 @@ def _parts(result: dict[str, Any]) -> list[Table]:
     return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
 
 
+def _pools(result: dict[str, Any]) -> list[Table]:
+    """Both pools and the link between them: what they hold, and how busy they are at the largest steady load."""
+    pools = mapping(result.get("pools"))
+    if not pools:
+        return []
+    link = mapping(pools.get("link"))
+    rows: list[list[Cell]] = []
+    for name in ("prefill", "decode", "link"):
+        pool = mapping(pools.get(name))
+        busy = [one for one in pool.get("busy") or () if one is not None]
+        rows.append([name, as_cell(pool.get("replicas")), as_cell(pool.get("accelerators")),
+                     as_cell(pool.get("most_requests_per_s")), as_cell(busy[-1] if busy else None)])  # fmt: skip
+    note = (
+        f"keys and values of a mean prompt: {text.quantity(link.get('bytes_per_request'), 'B')}, {text.quantity(link.get('seconds'), 's')}"
+        f" over {'scale-up links' if link.get('is_scale_up') else 'the network'}"
+    )
+    columns = [Column("a group's", "", 0), Column("replicas", "", 0), Column("accelerators", "", 0), Column("most requests/s", "", 0),
+               Column("busy at most", "%", 0)]  # fmt: skip
+    return [Table("The two pools", columns, rows, role="decision", note=note)]
+
+
 def _fleet_table(result: dict[str, Any]) -> list[Table]:
     fleet = mapping(result.get("fleet"))
     if not fleet or result.get("replicas") is None:
         return []
     rows: list[list[Cell]] = [
-        ["requests/s of a replica", as_cell(fleet.get("rate_per_replica_per_s"))],
+        [f"requests/s of a {_one(result)}", as_cell(fleet.get("rate_per_replica_per_s"))],
         ["share of its saturation", text.quantity(fleet.get("load_of_saturation"), "%")],
         ["headroom to the knee", text.quantity(fleet.get("headroom"), "%")],
         ["headroom with spares", text.quantity(fleet.get("with_spares_headroom"), "%")],

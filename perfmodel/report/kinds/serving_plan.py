@@ -40,7 +40,8 @@ def answer(envelope: Envelope) -> str:
             f" ({reasons})." if reasons else "."
         )
     best = found[0]
-    words = f"Cheapest: {_named(best)}: {counted(int(best['replicas']), 'replica', 'replicas')}"
+    one = "group" if mapping(best["layout"]).get("prefill") else "replica"
+    words = f"Cheapest: {_named(best)}: {counted(int(best['replicas']), one, f'{one}s')}"
     if best.get("spare"):
         words += f" and {best['spare']} to spare"
     words += f", {counted(int(best['accelerators']), 'accelerator', 'accelerators')} for {text.number(best['requests_per_s'])} requests/s"

@@ -1,0 +1,96 @@
+"""Two pools in a prediction: what is told of them, their ratio, and that all verbs see the same group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.decide.serving.choose import choose
+from perfmodel.decide.serving.prediction import predict_serving
+from perfmodel.explain.service import explain_service, roofline_service
+from perfmodel.serving.beliefs import textbook_beliefs
+
+SLO = {"ttft": {"p99": "1 s"}, "tpot": {"p99": "20 ms"}}
+
+
+def pooled(service, ratio=None, **block):
+    asked = {"prefill": {"disaggregated": ratio or {}}, "slo": SLO}
+    return service(asked | block).job
+
+
+def predicted(job):
+    return predict_serving(job, textbook_beliefs()).envelope()["result"]
+
+
+def test_a_group_is_what_the_job_says(service):
+    job = pooled(service, {"prefill": 2, "decode": 3, "layout": {"tp": 2}}, layout={"tp": 1, "replicas": 2})
+    found = predicted(job)
+    layout = found["layout"]
+    assert (layout["prefill_replicas"], layout["decode_replicas"]) == (2, 3)
+    assert (layout["prefill"]["tp"], layout["tp"], layout["accelerators"]) == (2, 1, 7)
+    assert layout["how"] == "as the job says"
+    assert found["accelerators"] == 14
+    made = np.array(found["throughput_out_tokens_per_s"])
+    assert found["per_accelerator"]["throughput_out_tokens_per_s"] == pytest.approx(made / 14)
+    assert made == pytest.approx(np.array(found["load"]) * 200)  # tokens asked are tokens made
+    steps = np.sum([found["parts_s"][name] for name in found["parts_s"]], axis=0)
+    assert steps == pytest.approx(found["step_s"])
+    for pool in ("prefill", "decode", "link"):
+        busy = found["pools"][pool]["busy"]
+        assert busy == sorted(busy)
+        assert 0.0 < busy[-1] <= 1.0
+    assert found["saturation"]["requests_per_s"] == pytest.approx(
+        2 * min(found["pools"][pool]["most_requests_per_s"] for pool in ("prefill", "decode", "link"))
+    )
+
+
+def test_the_ratio_follows_the_lengths(service):
+    def share(inputs, outputs):
+        found = choose(
+            service(
+                {"prefill": "disaggregated", "slo": SLO, "input_tokens": inputs, "output_tokens": outputs}
+            )
+        )
+        layout = found.layout
+        return layout.prefill_replicas * layout.prefill.accelerators / layout.accelerators
+
+    assert share(6000, 50) > share(1000, 200) > share(100, 1000)
+
+
+def test_the_remedy_of_a_full_pool_is_more_of_it(service):
+    job = pooled(service, {"prefill": 1, "decode": 8}, layout={"tp": 1})
+    knee = predicted(job)["knee"]["slo"]
+    assert "prefill" in knee["cause"]
+    assert "prefills" in knee["remedy"]
+    assert knee["load_after_remedy"] > 1.3 * knee["load"]
+
+
+def test_other_verbs_speak_of_the_same_group(service):
+    job = pooled(service, {"prefill": 1, "decode": 2}, layout={"tp": 1}, load={"rate": "4 /s"})
+    found = predicted(job)
+    told = explain_service(job, textbook_beliefs()).envelope()["result"]
+    assert told["layout"]["accelerators"] == found["layout"]["accelerators"] == 3
+    assert told["ttft_s"]["mean"] == pytest.approx(found["ttft_s"]["mean"][0])
+    assert told["step_s"] == pytest.approx(found["step_s"][0])
+    assert roofline_service(job, textbook_beliefs()).envelope()["result"]["phases"]
+
+
+def test_a_closed_loop_and_an_offline_run_have_pools_too(service):
+    loads = {"closed": {"concurrency": "1..64"}, "offline": {"offline": 1000}}
+    for kind, load in loads.items():
+        job = pooled(
+            service,
+            {"prefill": 1, "decode": 2},
+            layout={"tp": 1},
+            load=load,
+            **({"slo": None} if kind == "offline" else {}),
+        )
+        found = predicted(job)
+        assert all(one > 0.0 for one in found["throughput_out_tokens_per_s"])
+    assert found["pools"]["link"]["bytes_per_request"] == 1000 * 65536 * 2
+
+
+def test_a_fleet_of_groups_grows_with_the_demand(service):
+    counts = [predicted(pooled(service, demand=f"{rate} /s"))["accelerators"] for rate in (5, 50, 500)]
+    assert counts == sorted(counts)
+    assert counts[-1] > counts[0]
