@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from perfmodel.decide.serving.choose import choose
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import knee_grid, load_curve, saturation
-from perfmodel.decide.serving.knee import crossing
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.decide.serving.prediction import answer
 from perfmodel.errors import SpecError, UsageError

@@ -18,9 +18,11 @@ from perfmodel.specs.fields import (
     Duration,
     FileModel,
     Fraction,
+    HourlyPrice,
     Number,
     ReadByItself,
     SpecModel,
+    TimeBetweenFailures,
     problem,
 )
 from perfmodel.specs.hardware import Cluster
@@ -206,6 +208,10 @@ class ArrivalText(ReadByItself):
 
 
 Cv = Annotated[float, Number(least=0, most=10)]
+#: Demand at equal times of a day over its largest.
+DemandOverDay = Annotated[
+    tuple[Annotated[float, Number(least=0, most=1)], ...], Field(min_length=2, max_length=1440)
+]
 
 
 class Lengths(SpecModel):
@@ -348,6 +354,18 @@ class PooledLayout(ServedLayout):
         return self.prefill_replicas * self.prefill.accelerators + self.decode_replicas * own
 
 
+class Failures(SpecModel):
+    """Replicas that fail: how often, for how long, and how seldom the fleet may be too small for its demand."""
+
+    mtbf_per_accelerator: TimeBetweenFailures = Field(
+        description="Mean time between failures of one accelerator."
+    )
+    repair: Duration = Field(description="Time until a failed replica answers again.")
+    availability: Annotated[float, Number(least=0, most=0.9999999)] | None = Field(
+        None, description="Share of the time in which enough replicas must run: spares follow from it."
+    )
+
+
 class Speculative(SpecModel):
     """Drafted tokens that a step of the model checks."""
 
@@ -413,6 +431,20 @@ class Serving(SpecModel):
     spares: CountOrZero | None = Field(
         None, description="Replicas beyond those that the demand needs; 1 when missing."
     )
+    balancer: Literal["random", "in turn", "least loaded"] = Field(
+        "random",
+        description="How requests are dealt to replicas: at random, in turn, or to the least loaded.",
+    )
+    failures: Failures | None = Field(
+        None, description="How often replicas fail, and how long they are away."
+    )
+    day: DemandOverDay | None = Field(
+        None, description="Shares of the demand over a day, equal times each, such as 24; or {file: day.csv}."
+    )
+    rented: HourlyPrice | None = Field(
+        None,
+        description="Price of an accelerator that is rented by the hour for the peak, beside a base at the job's price.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Serving:
@@ -437,9 +469,23 @@ class Serving(SpecModel):
         if kind == "offline" and self.demand is not None:
             raise problem("S010", "a demand arrives at a rate, and the load is offline",
                           "leave load out, or write load: {rate: 1..64 /s}", at="demand")  # fmt: skip
-        if self.demand is None and self.spares is not None:
+        if self.demand is None:
+            for key, what in (("spares", "spares stand by for a demand"), ("day", "a day has shares of a demand"),
+                              ("failures", "replicas that fail leave too few for a demand")):  # fmt: skip
+                if getattr(self, key) is not None:
+                    raise problem("S004", f"{what}, and none is given", "write demand: 200 /s", at=key)
+        if self.rented is not None and self.day is None:
+            raise problem("S004", "what is rented for the peak follows from a day, and none is given",
+                          "write day: [0.3, 0.5, 1, 0.6]", at="rented")  # fmt: skip
+        if self.day is not None and max(self.day) < 1.0:
+            raise problem("S007", f"the largest share of a day is 1, where the demand is, and this one is {max(self.day):g}",
+                          "divide by the largest, and state that as demand", at="day")  # fmt: skip
+        if self.spares is not None and self.failures is not None and self.failures.availability is not None:
             raise problem(
-                "S004", "spares stand by for a demand, and none is given", "write demand: 200 /s", at="spares"
+                "S010",
+                "both spares and the availability that they follow from",
+                "keep one of them",
+                at="spares",
             )
         replicas = self.layout.replicas if self.layout is not None else 1
         if self.demand is not None and replicas > 1:

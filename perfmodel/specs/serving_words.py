@@ -23,6 +23,7 @@ _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "input_tokens": ("input_tokens", "prompt_tokens", "num_prefill_tokens", "ContextTokens"),
     "output_tokens": ("output_tokens", "completion_tokens", "num_decode_tokens", "GeneratedTokens"),
     "arrivals": ("arrival_s", "arrived_at", "timestamp_s"),
+    "day": ("rate_per_s", "requests_per_s", "requests", "share"),
 }
 _LEAST_ROWS: Final = 2
 #: Kinds of workload that are served token by token.
@@ -121,6 +122,9 @@ def _block(tree: Tree, folder: Path, problems: list[Problem]) -> Tree:
             )
         block = block.without("layout")
     block = _pools(block)
+    day = block.get("day")
+    if day is not None and day.get("file") is not None:
+        block = _with(block, "day", _day(day, folder, problems))
     load = block.get("load")
     if load is not None:
         block = _with(block, "load", _load(load, block, folder, problems))
@@ -180,6 +184,14 @@ def _load(load: Tree, block: Tree, folder: Path, problems: list[Problem]) -> Tre
     mean = statistics.fmean(gaps)
     cv = statistics.pstdev(gaps) / mean if mean > 0.0 else 1.0
     return load.with_item("arrivals", graft(min(max(cv, 0.01), 10.0), arrivals.mark))
+
+
+def _day(day: Tree, folder: Path, problems: list[Problem]) -> Tree | None:
+    """The column of a day's file as shares of its largest."""
+    values = _column(day.get("file") or day, "day", folder, problems)
+    if values is None or not max(values):
+        return None
+    return graft([value / max(values) for value in values], day.mark)
 
 
 def _column(file: Tree, wanted: str, folder: Path, problems: list[Problem]) -> Sequence[float] | None:

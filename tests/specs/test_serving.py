@@ -156,6 +156,13 @@ def test_every_key_of_a_training_job_is_shared_or_refused():
         ({"engine": "vlm"}, 'did you mean "vllm"'),
         ({"demand": "20 /s"}, "no slo says that"),
         ({"spares": 2}, "spares stand by for a demand"),
+        ({"day": [0.5, 1]}, "shares of a demand"),
+        ({"rented": "2 USD/h"}, "follows from a day"),
+        (
+            {"demand": "2 /s", "slo": {"ttft": {"p99": "1 s"}}, "day": [0.5, 0.9]},
+            "largest share of a day is 1",
+        ),
+        ({"failures": {"mtbf_per_accelerator": "1 h", "repair": "1 h"}}, "leave too few"),
         (
             {"demand": "20 /s", "slo": {"ttft": {"p99": "1 s"}}, "layout": {"replicas": 3}},
             "asks for the number of replicas",

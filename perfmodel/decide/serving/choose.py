@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import latencies, loaded
 from perfmodel.decide.serving.fleet import worth
-from perfmodel.decide.serving.knee import crossing
 from perfmodel.decide.serving.pool_ratio import best_pools, pool_rates, quickest_pools
 from perfmodel.errors import SpecError
 from perfmodel.physics.serving import serving_answer

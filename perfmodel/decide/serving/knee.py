@@ -6,7 +6,7 @@ put into the same model, and the knee that it would give is told beside it: a re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.knee import curvature_knee
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import LoadCurve, latencies, saturation
 from perfmodel.decide.serving.pools import Remedy, pool_remedy
 from perfmodel.physics.serving import OPEN, replica_step
@@ -26,34 +27,6 @@ _MUCH: Final = 0.8  # of a time: what more room leaves of it where room was scar
 _FASTER: Final = 1.5  # of a link or a memory, as a remedy
 _MORE: Final = 4.0  # times the engine's limit, as a remedy
 _NEARLY: Final = 0.95  # of saturation: beyond, the replicas are full
-
-
-def crossing(
-    load: Array, values: Mapping[str, Array], limits: Mapping[str, float]
-) -> tuple[float, str | None]:
-    """The load up to which every time keeps its limit, straight between points in logarithms, and who ends first.
-
-    nan: not even the smallest load keeps them; inf: every load does. What is not steady keeps nothing.
-
-    >>> crossing(np.array([1.0, 2.0, 4.0]), {"tpot_p99": np.array([0.01, 0.02, 0.04])}, {"tpot_p99": 0.02})
-    (2.0, 'tpot_p99')
-    """
-    first, who = np.inf, None
-    for name, limit in limits.items():
-        known = np.where(np.isnan(values[name]), np.inf, values[name])
-        over = known > limit * (1.0 + 1e-9)
-        if not over.any():
-            continue
-        at = int(np.argmax(over))
-        if at == 0:
-            return float("nan"), name
-        end = load[at - 1]
-        if np.isfinite(known[at]):
-            share = np.log(limit / known[at - 1]) / np.log(known[at] / known[at - 1])
-            end = float(load[at - 1] * (load[at] / load[at - 1]) ** np.clip(share, 0.0, 1.0))
-        if end < first:
-            first, who = float(end), name
-    return first, who
 
 
 def knees(curve: LoadCurve, limits: Limits) -> dict[str, Any]:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.pareto import front
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import latencies, saturation
-from perfmodel.decide.serving.fleet import replicas_for, spares_of
-from perfmodel.decide.serving.knee import crossing
+from perfmodel.decide.serving.fleet import over_day, replicas_for, spares_of
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.physics.serving import CLOSED, Load, serving_answer
 from perfmodel.physics.serving_step import Deployment, cache_sequences
@@ -341,25 +341,26 @@ def at_knees(
 
 
 def _fleet(job: ServingJob, layout: ServedLayout, knee: float, wanted: Wanted) -> dict[str, Any]:
-    """Replicas, accelerators and price of what is asked: a demand, all that a budget buys, or one replica."""
+    """Replicas, accelerators and price of what is asked: a demand, all that a budget buys, or one replica.
+
+    Over a day the price is that of its mean hour, for its mean rate.
+    """
     ranks, demand = layout.accelerators, job.serving.demand
     one = bill(job, ranks).usd_per_s
-    spare = 0
+    budget = math.inf if wanted.budget_usd_per_s is None else wanted.budget_usd_per_s
+    spare, count, rate = 0, 1, knee
     if demand is not None:
         count = replicas_for(demand, knee)
-        spare = spares_of(job)
-        rate = demand
-        if (
-            wanted.budget_usd_per_s is not None
-            and not bill(job, (count + spare) * ranks).usd_per_s <= wanted.budget_usd_per_s
-        ):
-            count = 0
-    elif wanted.budget_usd_per_s is not None:
-        count = int(wanted.budget_usd_per_s / one) if one > 0.0 else 0
+        spare, rate = spares_of(job, count, ranks), demand
+    elif math.isfinite(budget):
+        count = int(budget / one) if one > 0.0 else 0
         rate = knee * count
-    else:
-        count, rate = 1, knee
     paid = bill(job, (count + spare) * ranks).usd_per_s if count else math.nan
+    if demand is not None and job.serving.day is not None:
+        day = over_day(job, knee, ranks)
+        paid, rate = day["usd_per_day"] / 86400.0, float(np.mean(day["rate_per_s"]))
+    if demand is not None and math.isfinite(budget) and not paid <= budget:
+        count = 0
     out = rate * job.serving.output_tokens.mean
     return {
         "replicas": count,

@@ -131,7 +131,21 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     cost = fleet.get("usd_per_h")
     if cost is not None:
         words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(fleet.get('usd_per_million_tokens'), 'USD')} per million output tokens"
-    return [words + "."]
+    balancer = fleet.get("balancer")
+    if balancer not in (None, "random"):
+        words += f". Dealt {'to the least loaded' if balancer == 'least loaded' else balancer}, a {one} keeps the slo up to {_count(fleet.get('knee_per_replica_per_s'))} requests/s"
+    return [words + ".", *_by_day(mapping(fleet.get("day")), one)]
+
+
+def _by_day(day: dict[str, Any], one: str) -> list[str]:
+    """What the fleet costs where it follows its demand."""
+    if not day or day.get("usd_per_day") is None:
+        return []
+    base, peak = int(day["base_replicas"]), int(max(day["replicas"]))
+    words = f"Over the day {counted(base, one, f'{one}s')} {'is' if base == 1 else 'are'} always there"
+    words += f" and up to {peak - base} rented" if peak > base else ""
+    words += f": {text.quantity(day['usd_per_day'], 'USD')} a day, {text.quantity(day['usd_per_million_tokens'], 'USD')} per million output tokens"
+    return [f"{words}; the peak's fleet all day: {text.quantity(day['usd_per_day_all_base'], 'USD')}."]
 
 
 def _one(result: dict[str, Any]) -> str:
@@ -304,13 +318,53 @@ def _fleet_table(result: dict[str, Any]) -> list[Table]:
         ["headroom to the knee", text.quantity(fleet.get("headroom"), "%")],
         ["headroom with spares", text.quantity(fleet.get("with_spares_headroom"), "%")],
     ]
+    failing = mapping(fleet.get("failures"))
+    if failing:
+        below = text.number(float(failing["hours_below_a_year"]))
+        rows.append(
+            [
+                "time with enough replicas",
+                f"{100.0 * float(failing['availability']):.6g} % (too few for {below} h a year)",
+            ]
+        )
     for item in mappings(result.get("slo")):
         q, s = str(item.get("quantity")), str(item.get("statistic"))
         value = mapping(fleet.get(f"{q}_s")).get(s)
         rows.append(
             [f"{NAMES[q]} {s}, limit {text.quantity(item.get('limit_s'), 's')}", text.quantity(value, "s")]
         )
-    return [Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision")]
+    return [
+        Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision"),
+        *_day(mapping(fleet.get("day"))),
+    ]
+
+
+def _day(day: dict[str, Any]) -> list[Table]:
+    """The fleet over a day: every time at which its size changes."""
+    if not day:
+        return []
+    hours, rates, needed, rented = (
+        list(day[key]) for key in ("hour", "rate_per_s", "replicas", "rented_replicas")
+    )
+    changes = [i for i in range(len(hours)) if i == 0 or needed[i] != needed[i - 1]]
+    ends = [*changes[1:], len(hours)]
+    rows: list[list[Cell]] = [
+        [f"{_clock(hours[first])} to {_clock(hours[last] if last < len(hours) else 24.0)}", as_cell(max(rates[first:last])),
+         as_cell(needed[first]), as_cell(rented[first])]
+        for first, last in zip(changes, ends, strict=True)
+    ]  # fmt: skip
+    columns = [
+        Column("time", "", 0),
+        Column("requests/s", "", 0),
+        Column("replicas", "", 0),
+        Column("of them rented", "", 0),
+    ]
+    return [Table("The fleet over a day, spares included", columns, rows, role="decision")]
+
+
+def _clock(hour: float) -> str:
+    minutes = round(hour * 60.0)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def _narrow(result: dict[str, Any]) -> list[Table]:
@@ -356,6 +410,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     if not steady:
         return []
     found.append(_exchange(result))
+    found += _day_chart(mapping(mapping(result.get("fleet")).get("day")))
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
     )
@@ -364,6 +419,20 @@ def charts(envelope: Envelope) -> list[Chart]:
               "Parts of a step stacked over the load", kind="stack", y_quantity="s")
     )  # fmt: skip
     return found
+
+
+def _day_chart(day: dict[str, Any]) -> list[Chart]:
+    """Replicas over a day, and those of them that are always there."""
+    if not day:
+        return []
+    hours = [float(hour) for hour in day["hour"]]
+    base = [min(float(day["base_replicas"]), float(one)) for one in day["replicas"]]
+    series = [
+        Series("always there", hours, base),
+        Series("rented", hours, [float(one) for one in day["rented_replicas"]]),
+    ]
+    return [Chart("The fleet over a day", "hour", "replicas", series, "Replicas that are always there and those rented for the peak",
+                  kind="stack", x_log=False)]  # fmt: skip
 
 
 def _exchange(result: dict[str, Any]) -> Chart:
@@ -385,7 +454,8 @@ def figures(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     if result.get("load_kind") == "offline":
         return ["serving_step"]
-    return ["serving", "serving_load", "serving_step"]
+    found = ["serving", "serving_load", "serving_step"]
+    return [*found, "serving_day"] if mapping(mapping(result.get("fleet")).get("day")) else found
 
 
 def notes(envelope: Envelope) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
@@ -245,7 +246,44 @@ def front(envelope: Envelope) -> Figure:
     return figure
 
 
+def day(envelope: Envelope) -> Figure:
+    """Replicas over a day: the base, and what is rented on top of it for the peak."""
+    found = mapping(mapping(result_of(envelope).get("fleet")).get("day"))
+    hours = [float(hour) for hour in found["hour"]]
+    edges = [*hours, 24.0]
+    needed, base = [float(one) for one in found["replicas"]], float(found["base_replicas"])
+    figure, axes = style.new(
+        f"The fleet over a day, {kind.title(envelope)}", "hour", "replicas", size=(9.0, 5.2)
+    )
+    axes.stairs(
+        [min(one, base) for one in needed],
+        edges,
+        fill=True,
+        color=style.BLUE,
+        alpha=0.55,
+        label="of the base",
+    )
+    axes.stairs(needed, edges, baseline=[min(one, base) for one in needed], fill=True, color=style.COLORS[1], alpha=0.55,
+                hatch=style.HATCHES[1], label="rented")  # fmt: skip
+    axes.axhline(base, color=style.GREY, linewidth=1.2, linestyle="--", label="base, paid all day")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    rates = axes.twinx()
+    rates.plot([0.5 * (a + b) for a, b in pairwise(edges)], [float(one) for one in found["rate_per_s"]],
+               color=style.RED, marker="o", markersize=3, label="requests/s")  # fmt: skip
+    rates.set_ylabel("requests/s")
+    rates.set_ylim(0, 1.35 * max(float(one) for one in found["rate_per_s"]))
+    rates.grid(visible=False)
+    axes.set_xlim(0, 24)
+    axes.set_xticks(range(0, 25, 3))
+    axes.set_ylim(0, 1.35 * max(needed))
+    handles, labels = axes.get_legend_handles_labels()
+    more, words = rates.get_legend_handles_labels()
+    axes.legend([*handles, *more], [*labels, *words], loc="upper left", ncols=2)
+    return figure
+
+
 PLOTS: dict[str, Any] = {
+    "serving_day": day,
     "serving": exchange,
     "serving_load": over_load,
     "serving_step": step,
