@@ -248,6 +248,8 @@ def front(envelope: Envelope) -> Figure:
 
 def day(envelope: Envelope) -> Figure:
     """Replicas over a day: the base, and what is rented on top of it for the peak."""
+    from matplotlib.ticker import MaxNLocator
+
     found = mapping(mapping(result_of(envelope).get("fleet")).get("day"))
     hours = [float(hour) for hour in found["hour"]]
     edges = [*hours, 24.0]
@@ -266,7 +268,7 @@ def day(envelope: Envelope) -> Figure:
     axes.stairs(needed, edges, baseline=[min(one, base) for one in needed], fill=True, color=style.COLORS[1], alpha=0.55,
                 hatch=style.HATCHES[1], label="rented")  # fmt: skip
     axes.axhline(base, color=style.GREY, linewidth=1.2, linestyle="--", label="base, paid all day")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     rates = axes.twinx()
     rates.plot([0.5 * (a + b) for a, b in pairwise(edges)], [float(one) for one in found["rate_per_s"]],
                color=style.RED, marker="o", markersize=3, label="requests/s")  # fmt: skip
