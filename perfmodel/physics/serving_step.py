@@ -228,7 +228,7 @@ def serving_step(
     rows = 1.0 + np.asarray(at.draft_tokens, float)
     dense, whole = shape.dense_params, shape.whole_params
     weights_s = ((dense / t + whole) * at.weight_bytes + LOGIT_BYTES * shape.logit_params / t) / reads
-    dense_token_s = 2.0 * (dense / t + whole) / (dense_flops * dp)
+    dense_token_s = 2.0 * (dense / t + whole) * shape.reuse / (dense_flops * dp)
     logit_sequence_s = 2.0 * rows * shape.logit_params / (t * dp * machine.peak16_flop_per_s * c.compute)
 
     is_spread = np.asarray(at.expert_ranks, float) > 1.0
@@ -250,6 +250,9 @@ def serving_step(
     seen, in_window = mean_context(prompt_context, shape.window)
     prompt_flop = shape.prompt_pair_flop * seen + shape.prompt_window_flop * in_window
     prompt_token_s = prompt_flop / (attention_flops * dp)
+    prompt_token_s = prompt_token_s + shape.token_bytes * 0.5 * at.weight_bytes / (
+        t * dp * memory * c.cache_read
+    )
 
     alpha, per_token = _exchange(shape, machine, t, pp, dp, is_spread, c)
     mixers = shape.attention_layers + shape.linear_layers

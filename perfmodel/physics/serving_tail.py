@@ -120,6 +120,8 @@ def serving_latency(
     """
     if at.prefill_at is not None:
         return _pooled(shape, machine, at, load, c)
+    if (np.asarray(load.output_tokens) <= 1.0).all() and (np.asarray(load.kind) == OPEN).all():
+        return _one_pass(shape, machine, at, load, c)
     found = serving_answer(shape, machine, at, load, c)
     kind = np.asarray(load.kind, float)
     is_open = kind == OPEN
@@ -171,6 +173,31 @@ def serving_latency(
         e2e_s=np.asarray(np.where(is_open, whole["mean"], found.e2e_s)),
     )
     return ServingLatency(answer, first, token, whole)
+
+
+def _one_pass(
+    shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
+) -> ServingLatency:
+    """Requests that are answered when they are prefilled: all that wait share a batch."""
+    found = serving_answer(shape, machine, at, load, c)
+    most = found.saturation_requests_per_s
+    known = np.isfinite(most) & found.stable
+    rate = np.where(known, load.rate_per_s, 0.5 * np.nan_to_num(most, nan=1.0))
+    waited = prefill_wait(shape, machine, at, replace(load, rate_per_s=rate), c)
+    steady = np.asarray(known & waited.stable)
+    first = {"mean": waited.mean_s + c.first_s}
+    first |= {name: waited.quantile_s(q) + c.first_s for name, q in QUANTILES.items()}
+    first = {name: np.asarray(np.where(steady, value, np.nan)) for name, value in first.items()}
+    none = {name: np.full_like(first["mean"], np.nan) for name in first}
+    answer = replace(
+        found,
+        stable=steady,
+        decodes=np.asarray(np.where(steady, waited.batch, np.nan)),
+        ttft_s=first["mean"],
+        tpot_s=none["mean"],
+        e2e_s=first["mean"],
+    )
+    return ServingLatency(answer, first, none, dict(first))
 
 
 def _pooled(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.serving import Load
 from perfmodel.physics.serving_coefficients import ServingCoefficients
-from perfmodel.physics.serving_shape import ServingShape, serving_shape
+from perfmodel.physics.serving_shape import ServingShape, one_pass_shape, serving_shape
 from perfmodel.physics.serving_step import Deployment
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
 from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
@@ -88,7 +88,7 @@ class Service:
             "dense_in_16_bit": float(apart),
             "memory_fraction": said.memory_fraction or found.memory_fraction,
             "max_sequences": float(said.max_batch) if said.max_batch else self.max_sequences * groups,
-            "chunk_tokens": float(said.max_batched_tokens or self.chunk_tokens),
+            "chunk_tokens": self._budget(),
             "mixed": float(found.mixed if said.prefill is None else said.prefill != "whole"),
             "reserve": found.reserve if said.cache is None else 1.0 if said.cache == "reserve" else 0.5,
             "draft_tokens": float(speculative.tokens) if speculative else 0.0,
@@ -104,6 +104,16 @@ class Service:
                 "decode_replicas": counts[1],
             }
         return Deployment(**made)
+
+    def _budget(self) -> float:
+        """Tokens of a step; where nothing is decoded those of a full batch."""
+        said = self.job.serving
+        usual = (
+            (said.max_batch or self.max_sequences) * said.input_tokens.mean
+            if self.job.is_one_pass
+            else self.chunk_tokens
+        )
+        return float(said.max_batched_tokens or usual)
 
     def load(self, kind: float, **given: Any) -> Load:
         """A load of one replica with the lengths of the job."""
@@ -138,7 +148,7 @@ def service_of(job: ServingJob, beliefs: ServingBeliefs, precision: str | None =
             beliefs = population_of(beliefs)
     return Service(
         job=job,
-        shape=serving_shape(job.workload),
+        shape=one_pass_shape(job.workload) if job.is_one_pass else serving_shape(job.workload),
         machine=machine(job.cluster, arithmetic),
         engine=known,
         precision=chosen,

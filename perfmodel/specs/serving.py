@@ -68,6 +68,10 @@ TRAINING_ONLY: dict[str, str] = {
     "stack": "serving.engine and serving.version name the software",
     "algorithm": "not modelled for serving yet",
 }
+#: Kinds of workload that answer in one pass.
+ONE_PASS_KINDS = frozenset(
+    {"encoder-transformer", "vision-transformer", "convnet", "detection", "segmentation"}
+)
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 _MOST_RATE = 1e6
 _DOUBLING_MOST = 64  # points of a range: a doubling range of any believable width has fewer
@@ -517,6 +521,11 @@ class ServingJob(FileModel):
     price: Price
     grid: Grid | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether the model answers in one pass: nothing is decoded."""
+        return self.workload.kind in ONE_PASS_KINDS
 
     @property
     def replicas(self) -> int:

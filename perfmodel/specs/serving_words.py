@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from perfmodel.specs.catalog import Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.loader import Tree, graft
 from perfmodel.specs.prices import resolve_price
-from perfmodel.specs.serving import TRAINING_ONLY, ServingFile, ServingJob
+from perfmodel.specs.serving import ONE_PASS_KINDS, TRAINING_ONLY, ServingFile, ServingJob
 from perfmodel.specs.usual import completed
 
 KEY: Final = "serving"
@@ -39,7 +39,7 @@ def serving_job(resolved: Resolution, folder: Path, catalog: Catalog, default_na
     """The serving job of a tree whose workload, cluster and grid are looked up; every problem at once."""
     tree = _moved(resolved)
     tree = _price(tree)
-    tree = _block(tree, folder, resolved.problems)
+    tree = _one_pass(_block(tree, folder, resolved.problems))
     spec = build(ServingFile, tree, resolved.bad, resolved.problems)
     notes: list[str] = []
     price, problems = resolve_price(spec.price, spec.cluster, catalog, tree.mark_at("price"))
@@ -102,6 +102,25 @@ def _price(tree: Tree) -> Tree:
             "price", Tree({"per_accelerator": price}, price.mark, {"per_accelerator": price.mark})
         )
     return tree
+
+
+def _one_pass(tree: Tree) -> Tree:
+    """What a model that answers in one pass leaves unsaid: an answer is one, and so is an image; an encoder has its usual length."""
+    block, work = tree.get(KEY), tree.get("workload")
+    kind = work.get("kind") if work is not None else None
+    if (
+        block is None
+        or work is None
+        or kind is None
+        or kind.value not in ONE_PASS_KINDS
+        or not isinstance(block.value, dict)
+    ):
+        return tree
+    usual = work.get("seq_len") if kind.value == "encoder-transformer" else None
+    for key, mean in (("input_tokens", 1.0 if usual is None else usual.value), ("output_tokens", 1.0)):
+        if block.get(key) is None:
+            block = block.with_item(key, graft({"mean": mean}, block.mark))
+    return tree.with_item(KEY, block)
 
 
 def _block(tree: Tree, folder: Path, problems: list[Problem]) -> Tree:
@@ -242,6 +261,22 @@ def _number(text: Any) -> float | None:
     return value if 0.0 <= value < 1e12 else None
 
 
+def _decodes_nothing(spec: ServingFile, refuse: Callable[..., None]) -> None:
+    """Refuse what speaks of tokens one after another where a model answers in one pass."""
+    said, name = spec.serving, spec.workload.name
+    if said.output_tokens.mean > 1.0:
+        refuse("serving.output_tokens", f"{name} answers in one pass", "leave output_tokens out")
+    for key in ("prefill", "speculative", "kv_precision", "cache"):
+        if getattr(said, key) is not None:
+            refuse(f"serving.{key}", f"{name} answers in one pass: nothing is decoded", f"leave {key} out")
+    if said.slo is not None and said.slo.tpot is not None:
+        refuse(
+            "serving.slo.tpot", f"{name} answers in one pass: there is no time between tokens", "write e2e"
+        )
+    if said.layout is not None and (said.layout.pp > 1 or said.layout.dp > 1):
+        refuse("serving.layout", f"{name} answers in one pass, on tp ranks", "write replicas for more")
+
+
 def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
     """What the model, the machine and the block say against one another."""
     found: list[Problem] = []
@@ -250,8 +285,11 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
     def refuse(path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         found.append(tree.mark_at(path).problem(code, message, help))
 
-    if work.kind not in SERVED_KINDS or not work.is_counted:
-        refuse("workload", f"{work.name} cannot be served here: only decoders whose dimensions are known can",
+    one_pass = work.kind in ONE_PASS_KINDS and work.params is not None
+    if one_pass:
+        _decodes_nothing(spec, refuse)
+    elif work.kind not in SERVED_KINDS or not work.is_counted:
+        refuse("workload", f"{work.name} cannot be served here: only decoders whose dimensions are known, encoders and vision models can",
                "perfmodel catalog list workloads shows them; {hf: config.json} reads one")  # fmt: skip
         return found
     pools = serving.pools
@@ -280,12 +318,12 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
                f"it has {', '.join(device.peak)}; int4 and w8a16 are smaller weights with 16-bit arithmetic")  # fmt: skip
     if serving.demand is not None and serving.slo is None:
         refuse("serving.demand", "a fleet is sized for what its users expect, and no slo says that",
-               "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
+               "write slo: {e2e: {p99: 100 ms}}" if one_pass else "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
     if serving.demand is not None and serving.load is not None and serving.load.kind == "concurrency":
         refuse("serving.demand", "a demand arrives at a rate, and the load is a number of requests in flight",
                "leave load out, or write load: {rate: 1..64 /s}")  # fmt: skip
-    most = work.max_positions
-    total = serving.input_tokens.mean + serving.output_tokens.mean
+    most = work.max_positions if work.kind in SERVED_KINDS or work.kind == "encoder-transformer" else None
+    total = serving.input_tokens.mean + (0.0 if one_pass else serving.output_tokens.mean)
     if most and total > most:
         refuse(
             "serving.input_tokens",

@@ -186,7 +186,7 @@ def test_contradictions_are_refused_at_once(block, words):
 
 
 def test_what_is_no_decoder_is_not_served():
-    (problem,) = refused(workload="resnet50")
+    (problem,) = refused(workload="dlrm")
     assert "only decoders" in problem.message
 
 

@@ -185,7 +185,8 @@ def latencies(
     first, token = (
         _tailed(times, tails.get(name, 1.0)) for name, times in (("ttft", found.ttft_s), ("tpot", token))
     )
-    return found.answer, {"ttft": first, "tpot": token, "e2e": found.e2e_s}
+    whole = dict(first) if service.job.is_one_pass else found.e2e_s
+    return found.answer, {"ttft": first, "tpot": token, "e2e": whole}
 
 
 def _tailed(times: dict[str, Array], power: float) -> dict[str, Array]:

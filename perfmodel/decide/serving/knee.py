@@ -158,6 +158,17 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
             at=replace(at, max_sequences=min(limit * _MORE, fitting)),
         )
     part, share = _grown(curve, index)
+    if service.job.serving.output_tokens.mean <= 1.0 and part == "weights" and not waits:
+        faster = replace(
+            machine,
+            peak_flop_per_s=machine.peak_flop_per_s * _FASTER,
+            peak16_flop_per_s=machine.peak16_flop_per_s * _FASTER,
+        )
+        return made(
+            f"products are {share * 100:.0f} % of a batch: arithmetic",
+            "1.5 times the peak (or a smaller precision)",
+            machine=faster,
+        )
     if quantity == "ttft" or part == "prompts":
         told = "prompts wait for one another and for the steps of others" if quantity == "ttft" else (
             f"prompts of other requests lengthen the steps ({share * 100:.0f} % of one)"
@@ -224,6 +235,16 @@ def step_parts(curve: LoadCurve) -> dict[str, Array]:
     at = service.deployment([curve.layout])
     load = service.load(OPEN, rate_per_s=curve.load)
     step = replica_step(service.shape, service.machine, at, load, service.coefficients)
+    if service.job.serving.output_tokens.mean <= 1.0 and curve.kind == "rate":  # the batch of a mean step
+        tokens = (
+            answer_decodes(curve)
+            * service.job.serving.input_tokens.mean
+            * (1.0 - service.job.serving.prefix_hit)
+        )
+        inside = np.minimum(tokens, float(at.chunk_tokens))
+        return {
+            name: np.broadcast_to(value, curve.load.shape) for name, value in step.parts(0.0, inside).items()
+        }
     decodes = answer_decodes(curve) / np.asarray(at.pipeline, float)
     parts = {
         name: np.broadcast_to(value, curve.load.shape) for name, value in step.parts(decodes, 0.0).items()

@@ -66,6 +66,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         "load_kind": kind,
         "load_unit": _UNITS[kind],
         "load": asked * replicas,
+        "is_one_pass": job.is_one_pass,
         **told,
         **_money(whole, at, replicas),
         "saturation": _saturation(whole, replicas) if kind != "concurrency" else None,

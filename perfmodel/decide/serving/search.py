@@ -74,14 +74,18 @@ class _Group:
         """Deployments at flat indices, and their requests in flight."""
         layout, batch, budget, flight = np.unravel_index(at, self.shape)
         degrees = np.array([[one.tp, one.pp, one.dp, one.ep] for one in self.layouts], float)[layout].T
+        most = np.array(self.batches)[batch]
+        tokens = np.array(self.budgets)[budget]
+        if self.service.job.is_one_pass:  # a step is a batch
+            tokens = most * self.service.job.serving.input_tokens.mean
         found = self.service.deployment(
             [ServedLayout()],
             tensor=degrees[0],
             pipeline=degrees[1],
             attention_replicas=degrees[2],
             expert_ranks=degrees[3],
-            max_sequences=np.array(self.batches)[batch],
-            chunk_tokens=np.array(self.budgets)[budget],
+            max_sequences=most,
+            chunk_tokens=tokens,
             cache_bytes=_cache_bytes(self.cache_precision),
         )
         return found, np.array(_FLIGHT, float)[flight]
@@ -158,6 +162,8 @@ def _services(job: ServingJob, known: ServingBeliefs) -> list[Service]:
         else [usual, *(p for p in ("fp8", "fp4") if p in device.peak), "int4"]
     )
     caches = [said.kv_precision] if said.kv_precision else ["bf16", "fp8"]
+    if job.is_one_pass:  # nothing is kept, and weights that are only stored in fewer bits gain nothing
+        precisions, caches = [one for one in precisions if one != "int4" or said.precision], ["bf16"]
     return [
         service_of(
             job.model_copy(update={"serving": said.model_copy(update={"kv_precision": cache})}),
@@ -186,6 +192,8 @@ def _groups(job: ServingJob, known: ServingBeliefs) -> list[_Group]:
         return []
     batches = (float(said.max_batch),) if said.max_batch else tuple(map(float, _BATCHES))
     budgets = (float(said.max_batched_tokens),) if said.max_batched_tokens else tuple(map(float, _BUDGETS))
+    if job.is_one_pass:
+        budgets = budgets[:1]
     return [
         _Group(service, str(service.job.serving.kv_precision), tuple(layouts_of(service)), batches, budgets)
         for service in _services(job, known)
@@ -261,7 +269,7 @@ def _named(group: _Group, layout: int, batch: int, budget: int) -> dict[str, Any
         "kv_precision": group.cache_precision,
         "layout": {"tp": one.tp, "pp": one.pp, "ep": one.ep, "dp": one.dp},
         "max_batch": int(group.batches[batch]),
-        "max_batched_tokens": int(group.budgets[budget]),
+        "max_batched_tokens": None if group.service.job.is_one_pass else int(group.budgets[budget]),
     }
 
 

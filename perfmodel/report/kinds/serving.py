@@ -92,7 +92,8 @@ def answer(envelope: Envelope) -> str:
     cost = _last(result, "usd_per_million_tokens")
     if not fleet and cost is not None:
         words.append(f"{text.quantity(cost, 'USD')} per million output tokens at the largest steady load.")
-    return " ".join(words)
+    told = " ".join(words)
+    return told.replace("output tokens", "answers") if result.get("is_one_pass") else told
 
 
 def _knee(knee: dict[str, Any], kind: str, one: str) -> str:
@@ -202,9 +203,9 @@ def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
             columns.append(column)
             values.append(found)
 
-    n = len(loads)
+    n, one_pass = len(loads), bool(result.get("is_one_pass"))
     add(
-        Column("out tokens/s", "", 0, "throughput_out_tokens_per_s"),
+        Column("answers/s" if one_pass else "out tokens/s", "", 0, "throughput_out_tokens_per_s"),
         common.array(result, "throughput_out_tokens_per_s", n),
     )
     if kind != "rate":
@@ -212,6 +213,8 @@ def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
             key = f"throughput_out_tokens_per_s_{end}"
             add(Column(end, "", 2, key), common.array(result, key, n))
     shown = {(q, s) for q, s in (("ttft", "mean"), ("ttft", "p99"), ("tpot", "mean"), ("tpot", "p99"))}
+    if one_pass:
+        shown = {("e2e", "mean"), ("e2e", "p99")}
     asked = {(str(i.get("quantity")), str(i.get("statistic"))) for i in mappings(result.get("slo"))}
     for quantity, name in NAMES.items():
         for statistic in ("mean", "p50", "p90", "p95", "p99"):
@@ -232,11 +235,13 @@ def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
         common.array(result, "tokens_per_s_per_user", n),
     )
     add(Column("batch", "", 2, "batch"), common.array(result, "batch", n))
-    add(Column("KV memory", "%", 2, "kv_share"), common.array(result, "kv_share", n))
+    if not one_pass or whole:
+        add(Column("KV memory", "%", 2, "kv_share"), common.array(result, "kv_share", n))
     add(
-        Column("USD/Mtok", "", 0, "usd_per_million_tokens"), common.array(result, "usd_per_million_tokens", n)
+        Column("USD/M" if one_pass else "USD/Mtok", "", 0, "usd_per_million_tokens"),
+        common.array(result, "usd_per_million_tokens", n),
     )
-    add(Column("MJ/Mtok", "", 3, "mj_per_million_tokens"), [
+    add(Column("MJ/M" if one_pass else "MJ/Mtok", "", 3, "mj_per_million_tokens"), [
         None if value is None else value / 1e6 for value in common.array(result, "j_per_million_tokens", n)
     ])  # fmt: skip
     if any(value is not None for value in result.get("within_slo") or ()):
@@ -273,7 +278,8 @@ def _parts(result: dict[str, Any]) -> list[Table]:
         return []
     kind = str(result.get("load_kind"))
     columns = [Column(LOADS.get(kind, "load"), "", 0), Column("step", "s", 0, "step_s")]
-    columns += [Column(name.replace("_", " "), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
+    one_pass = bool(result.get("is_one_pass"))
+    columns += [Column(part_name(name, one_pass), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
     known = [i for i in range(len(loads)) if steps[i] is not None]
     some = (
         [known[round(place * (len(known) - 1) / (_ROWS - 1))] for place in range(_ROWS)]
@@ -284,7 +290,13 @@ def _parts(result: dict[str, Any]) -> list[Table]:
         [as_cell(loads[i]), as_cell(steps[i]), *(as_cell(values[i]) for values in shown.values())]
         for i in some
     ]
-    return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
+    title = "The mean batch, by part" if one_pass else "The mean step between two tokens, by part"
+    return [Table(title, columns, rows, role="breakdown")]
+
+
+def part_name(name: str, one_pass: bool) -> str:
+    """A part of a step in words."""
+    return "attention and activations" if one_pass and name == "prompt_attention" else name.replace("_", " ")
 
 
 def _pools(result: dict[str, Any]) -> list[Table]:
@@ -389,7 +401,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     marks = [Mark("slo ends", float(knee))] if isinstance(knee, (int, float)) else []
     limits = {(str(i["quantity"]), str(i["statistic"])): i["limit_s"] for i in mappings(result.get("slo"))}
     found: list[Chart] = []
-    for quantity in ("ttft", "tpot"):
+    for quantity in ("e2e",) if result.get("is_one_pass") else ("ttft", "tpot"):
         series = []
         for statistic in ("p99", "mean"):
             series.append(
@@ -409,7 +421,8 @@ def charts(envelope: Envelope) -> list[Chart]:
     steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
     if not steady:
         return []
-    found.append(_exchange(result))
+    if not result.get("is_one_pass"):
+        found.append(_exchange(result))
     found += _day_chart(mapping(mapping(result.get("fleet")).get("day")))
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
@@ -454,7 +467,11 @@ def figures(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     if result.get("load_kind") == "offline":
         return ["serving_step"]
-    found = ["serving", "serving_load", "serving_step"]
+    found = (
+        ["serving_load", "serving_step"]
+        if result.get("is_one_pass")
+        else ["serving", "serving_load", "serving_step"]
+    )
     return [*found, "serving_day"] if mapping(mapping(result.get("fleet")).get("day")) else found
 
 

@@ -53,11 +53,14 @@ def answer(envelope: Envelope) -> str:
         words += (
             f" Next hardware: {_named(other)} at {text.quantity(other['usd_per_million_tokens'], 'USD')}."
         )
+    if best.get("max_batched_tokens") is None:
+        words = words.replace("output tokens", "answers")
     return f"{words} {result.get('evaluated', 0):,} configurations were tried."
 
 
 def _named(item: dict[str, Any]) -> str:
-    return f"{item['cluster']}, {item['precision']}, keys and values in {item['kv_precision']}, {layout_text(mapping(item['layout']))}"
+    kept = "" if item.get("max_batched_tokens") is None else f", keys and values in {item['kv_precision']}"
+    return f"{item['cluster']}, {item['precision']}{kept}, {layout_text(mapping(item['layout']))}"
 
 
 def tables(envelope: Envelope) -> list[Table]:

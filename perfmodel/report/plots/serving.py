@@ -117,10 +117,11 @@ def over_load(envelope: Envelope) -> Figure:
     loads = _loads(result)
     figure, first = style.new("", "", "", size=(9.0, 7.2))
     first.remove()
-    grid = figure.subplots(2, 1, sharex=True)
+    quantities = ("e2e",) if result.get("is_one_pass") else ("ttft", "tpot")
+    grid = figure.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
     limits = mappings(result.get("slo"))
     knee = mapping(mapping(result.get("knee")).get("slo")).get("load")
-    for axes, quantity in zip(grid, ("ttft", "tpot"), strict=True):
+    for axes, quantity in zip(grid, quantities, strict=True):
         times = mapping(result.get(f"{quantity}_s"))
         p99 = common.array(times, "p99", len(loads))
         factor = style.unit_axis(axes, "y", p99, "s", kind.NAMES[quantity])
@@ -164,8 +165,9 @@ def over_load(envelope: Envelope) -> Figure:
         axes.yaxis.set_minor_formatter(NullFormatter())
         style.legend(axes, loc="upper left")
     steady = [load for load, good in zip(loads, result.get("stable") or (), strict=False) if good]
-    style.k_axis(grid[1], steady or loads, kind.LOADS.get(str(result.get("load_kind")), "load"))
-    grid[0].tick_params(labelbottom=False)
+    style.k_axis(grid[-1], steady or loads, kind.LOADS.get(str(result.get("load_kind")), "load"))
+    for axes in grid[:-1]:
+        axes.tick_params(labelbottom=False)
     grid[0].set_title(style.plain(f"Latencies over load, {kind.title(envelope)}"))
     return figure
 
@@ -181,7 +183,7 @@ def step(envelope: Envelope) -> Figure:
         {name: [common.array(parts, name, len(loads))[i] for i in shown] for name in parts}, len(shown)
     )
     figure, axes = style.new(
-        f"The mean step by part, {kind.title(envelope)}",
+        f"The mean {'batch' if result.get('is_one_pass') else 'step'} by part, {kind.title(envelope)}",
         kind.LOADS.get(str(result.get("load_kind")), "load"),
         "",
         size=(9.0, 6.0),
@@ -190,7 +192,7 @@ def step(envelope: Envelope) -> Figure:
     bottom = [0.0] * len(shown)
     for row, (name, values) in enumerate(layers.items()):
         heights = [(v or 0.0) / factor for v in values]
-        axes.bar(range(len(shown)), heights, bottom=bottom, width=0.72, label=style.plain(name.replace("_", " ")),
+        axes.bar(range(len(shown)), heights, bottom=bottom, width=0.72, label=style.plain(kind.part_name(name, bool(result.get("is_one_pass")))),
                  color=style.COLORS[row % len(style.COLORS)], edgecolor="white", linewidth=0.6, hatch=style.HATCHES[row % len(style.HATCHES)])  # fmt: skip
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     axes.set_xticks(range(len(shown)), [text.number(float(loads[i])) for i in shown])
