@@ -172,6 +172,8 @@ def layouts_of(service: Service) -> list[ServedLayout]:
     domain = int(service.machine.domain)
     widths = [2**i for i in range(8) if 2**i <= domain and heads % 2**i == 0] or [1]
     found = [ServedLayout(tp=tp) for tp in widths]
+    if job.is_one_pass:
+        return found
     widest = widths[-1]
     found += [ServedLayout(tp=widest, pp=pp) for pp in (2, 4, 8) if pp <= (job.workload.layers or 1)]
     if float(service.shape.experts) > 1.0:

@@ -67,7 +67,9 @@ def _slo(curve: LoadCurve, limits: Limits) -> dict[str, Any]:
     most = curve.saturation_per_s if curve.kind == "rate" else float(curve.load[-1])
     found = _empty("")
     found["low"] = None if np.isnan(worst) else min(worst, curve.load[-1])
-    found["high"] = None if np.isnan(best) else best * stretch if np.isfinite(best) else None
+    if curve.kind == "rate":  # beyond the largest rate of the curve nothing is steady
+        best = min(best, float(curve.load[-1]))
+    found["high"] = best * stretch if np.isfinite(best) else None
     if who is None and curve.kind == "rate":
         steady = np.flatnonzero(np.isfinite(curve.times["ttft"]["mean"]))
         found["load"] = float(curve.load[steady[-1]]) if steady.size else None
