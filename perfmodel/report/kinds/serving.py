@@ -439,13 +439,13 @@ def _day_chart(day: dict[str, Any]) -> list[Chart]:
     if not day:
         return []
     hours = [float(hour) for hour in day["hour"]]
-    base = [min(float(day["base_replicas"]), float(one)) for one in day["replicas"]]
     series = [
-        Series("always there", hours, base),
-        Series("rented", hours, [float(one) for one in day["rented_replicas"]]),
+        Series("needed", hours, [float(one) for one in day["replicas"]]),
+        Series("base, paid all day", hours, [float(day["base_replicas"])] * len(hours), style="dashed"),
     ]
-    return [Chart("The fleet over a day", "hour", "replicas", series, "Replicas that are always there and those rented for the peak",
-                  kind="stack", x_log=False)]  # fmt: skip
+    return [
+        Chart("The fleet over a day", "hour", "replicas", series, "Replicas needed over a day beside those that are always there", x_log=False)
+    ]  # fmt: skip
 
 
 def _exchange(result: dict[str, Any]) -> Chart:

@@ -94,3 +94,16 @@ def test_a_fleet_of_groups_grows_with_the_demand(service):
     counts = [predicted(pooled(service, demand=f"{rate} /s"))["accelerators"] for rate in (5, 50, 500)]
     assert counts == sorted(counts)
     assert counts[-1] > counts[0]
+
+
+def test_policies_measure_the_same_group(service):
+    from perfmodel.decide.gate.serving import Asked
+
+    job = pooled(
+        service, {"prefill": 1, "decode": 2}, layout={"tp": 1}, load={"rate": "4 /s"}, demand="60 /s"
+    )
+    found = predict_serving(job).envelope()["result"]
+    asked = Asked(job)
+    assert asked.at("rate", 4.0).times["ttft"]["p99"][0] == pytest.approx(found["ttft_s"]["p99"][0])
+    assert asked._fleet(60.0).value == found["replicas"]
+    assert asked.knee(asked.whole).value == pytest.approx(found["knee"]["slo"]["load"])
