@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.serving.crossing import crossing
-from perfmodel.decide.serving.curve import latencies, loaded
-from perfmodel.decide.serving.fleet import worth
+from perfmodel.decide.serving.curve import loaded
+from perfmodel.decide.serving.fleet import within_slo, worth
 from perfmodel.decide.serving.pool_ratio import best_pools, pool_rates, quickest_pools
 from perfmodel.errors import SpecError
 from perfmodel.physics.serving import serving_answer
@@ -101,27 +100,12 @@ def _within(service: Service, layouts: list[ServedLayout], full: Array, ranks: A
         ends[i] = 0.0 if np.isnan(end) else min(end, full[i])
     order = np.argsort(-(ends / ranks + 1e-9 * full / ranks))[:_FINALISTS]
     chosen = [layouts[i] for i in order]
-    good = worth(service.job, _by_tails(service, chosen, full[order]), ranks[order])
+    good = worth(service.job, within_slo(service, chosen, full[order], _SHARES), ranks[order])
     most = int(np.argmax(good))
     if good[most] <= 0.0:  # none keeps the slo: the quickest, to come closest
         quickest = int(np.nanargmin(np.where(np.isfinite(found.e2e_s[:, 0]), found.e2e_s[:, 0], np.inf)))
         return Chosen(layouts[quickest], "the quickest that fits: none keeps the slo")
     return Chosen(chosen[most], "the most requests an accelerator within the slo")
-
-
-def _by_tails(service: Service, layouts: Sequence[ServedLayout], full: Array) -> Array:
-    """Requests a second of each layout within the slo, in an open loop; 0 where even an idle one does not keep it."""
-    slo = service.job.serving.slo
-    limits = slo.limits if slo is not None else ()
-    rates = full[:, None] * _SHARES
-    at = service.deployment([*layouts, layouts[0]]).column()
-    _, times = latencies(service, at, "rate", np.concatenate([rates, rates[:1]]))
-    ends = np.zeros(len(layouts))
-    for i in range(len(layouts)):
-        values = {f"{q}_{s}": times[q][s][i] for q, s, _ in limits}
-        end, _ = crossing(rates[i], values, {f"{q}_{s}": limit for q, s, limit in limits})
-        ends[i] = 0.0 if np.isnan(end) else min(end, full[i])
-    return ends
 
 
 def _pooled(service: Service) -> Chosen:
@@ -143,7 +127,7 @@ def _pooled(service: Service) -> Chosen:
     at = service.deployment([*groups, groups[0]])
     full = _saturation(service, at)[:-1]
     ranks = np.array([one.accelerators for one in groups], float)
-    good = worth(service.job, _by_tails(service, groups, full) if limits else full, ranks)
+    good = worth(service.job, within_slo(service, groups, full, _SHARES) if limits else full, ranks)
     what = (
         "the most requests an accelerator within the slo"
         if limits

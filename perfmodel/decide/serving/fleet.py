@@ -10,7 +10,7 @@ Replicas are away independently, so of n and s spares at least n run with the pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,11 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.serving.crossing import crossing
-from perfmodel.decide.serving.curve import LoadCurve, knee_grid, latencies
+from perfmodel.decide.serving.curve import LoadCurve, knee_grid, latencies, saturation
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.physics.serving import OPEN
 from perfmodel.serving.setup import Service
-from perfmodel.specs.serving import STATISTICS, Failures, OfferedLoad, Rates, ServedLayout, ServingJob
+from perfmodel.specs.serving import (
+    STATISTICS,
+    Failures,
+    OfferedLoad,
+    PooledLayout,
+    Rates,
+    ServedLayout,
+    ServingJob,
+)
 
 Array = NDArray[np.float64]
 USUAL_SPARES: Final = 1
@@ -30,6 +38,7 @@ _MOST_SPARES: Final = 1000
 _ROUNDS: Final = 3
 _REGULAR: Final = 0.05  # variation of requests that are dealt in turn to very many
 _YEAR_H: Final = 8760.0
+_GRID: Final = 1.0 - np.geomspace(0.98, 0.02, 12)  # shares of saturation
 
 
 def replicas_for(demand_per_s: float, knee_per_s: float) -> int:
@@ -79,6 +88,57 @@ def worth(job: ServingJob, per_s: Array, accelerators: Array) -> Array:
     return np.asarray(
         np.where(per_s > 0.0, job.serving.demand / ((count + spares_of(job)) * accelerators), 0.0)
     )
+
+
+def within_slo(service: Service, layouts: Sequence[ServedLayout], full: Array, shares: Array) -> Array:
+    """Requests a second of each layout within the slo, read at shares of saturation; 0 where an idle one does not keep it."""
+    slo = service.job.serving.slo
+    limits = slo.limits if slo is not None else ()
+    rates = full[:, None] * shares
+    at = service.deployment([*layouts, layouts[0]]).column()  # two at least: arrays
+    _, times = latencies(service, at, "rate", np.concatenate([rates, rates[:1]]))
+    ends = np.zeros(len(layouts))
+    for i in range(len(layouts)):
+        values = {f"{q}_{s}": times[q][s][i] for q, s, _ in limits}
+        end, _ = crossing(rates[i], values, {f"{q}_{s}": limit for q, s, limit in limits})
+        ends[i] = 0.0 if np.isnan(end) else min(end, full[i])
+    return ends
+
+
+def widths(service: Service, layout: ServedLayout, demand: float) -> list[dict[str, Any]]:
+    """Scale up against scale out: the same demand on replicas of half, the same and twice the ranks, where they fit."""
+    if isinstance(layout, PooledLayout) or layout.dp > 1:
+        return []
+    heads, domain = service.job.workload.heads or 1, int(service.machine.domain)
+    every = [
+        tp
+        for tp in (layout.tp // 2, layout.tp, layout.tp * 2, layout.tp * 4)
+        if 1 <= tp <= domain and heads % tp == 0
+    ]
+    layouts = [
+        layout.model_copy(update={"tp": tp, "ep": tp if layout.ep > 1 else 1, "replicas": 1}) for tp in every
+    ]
+    if len(layouts) < 2:
+        return []
+    full = np.nan_to_num(saturation(service, service.deployment(layouts)))
+    good = np.flatnonzero(full > 0.0)
+    layouts, full = [layouts[i] for i in good], full[good]
+    found = []
+    for one, end in zip(layouts, within_slo(service, layouts, full, _GRID), strict=True):
+        count = replicas_for(demand, float(end)) if end > 0.0 else None
+        all_of_them = (
+            None
+            if count is None
+            else (count + spares_of(service.job, count, one.accelerators)) * one.accelerators
+        )
+        found.append({
+            "tp": one.tp,
+            "knee_requests_per_s": float(end) if end > 0.0 else None,
+            "replicas": count,
+            "accelerators": all_of_them,
+            "usd_per_h": None if all_of_them is None else bill(service.job, all_of_them).usd_per_s * 3600.0,
+        })  # fmt: skip
+    return found
 
 
 def dealt(service: Service, replicas: float) -> Service:
@@ -169,6 +229,7 @@ def fleet(curve: LoadCurve, knee: Mapping[str, Any]) -> dict[str, Any]:
             "usd_per_million_tokens": paid.usd_per_s / out * MILLION,
             "usd_per_million_total_tokens": paid.usd_per_s / total * MILLION,
             "day": by_day,
+            "widths": widths(curve.service, curve.layout, demand),
             **{
                 f"{quantity}_s": {name: float(values[name][0]) for name in STATISTICS}
                 for quantity, values in times.items()

@@ -347,8 +347,24 @@ def _fleet_table(result: dict[str, Any]) -> list[Table]:
         )
     return [
         Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision"),
+        *_widths(fleet),
         *_day(mapping(fleet.get("day"))),
     ]
+
+
+def _widths(fleet: dict[str, Any]) -> list[Table]:
+    """Wider replicas against more of them."""
+    keys = ("tp", "knee_requests_per_s", "replicas", "accelerators", "usd_per_h")
+    rows: list[list[Cell]] = [
+        [as_cell(item.get(key)) for key in keys] for item in mappings(fleet.get("widths"))
+    ]
+    columns = [Column("tp", "", 0), Column("knee of one [requests/s]", "", 0), Column("replicas", "", 0),
+               Column("accelerators, spares too", "", 0), Column("USD/h", "", 0)]  # fmt: skip
+    return (
+        [Table("Scale up or scale out: wider replicas or more of them", columns, rows, role="decision")]
+        if rows
+        else []
+    )
 
 
 def _day(day: dict[str, Any]) -> list[Table]:

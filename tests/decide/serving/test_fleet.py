@@ -154,3 +154,18 @@ def test_a_dearer_peak_makes_the_base_larger(service):
     assert bases == sorted(bases)
     assert bases[0] == 0
     assert bases[-1] > bases[1]
+
+
+def test_scale_up_and_scale_out_answer_the_same_demand(service):
+    found = service({"slo": SLO, "demand": "300 /s"}, price="2 USD/h")
+    _, made = sized(found, ServedLayout(tp=2))
+    rows = made["fleet"]["widths"]
+    assert [row["tp"] for row in rows] == [1, 2, 4, 8]
+    (own,) = (row for row in rows if row["tp"] == 2)
+    assert abs(own["replicas"] - made["replicas"]) <= max(1, 0.05 * made["replicas"])
+    for row in rows:
+        assert row["knee_requests_per_s"] * row["replicas"] >= 300 * (1 - 1e-9)
+        assert row["accelerators"] == (row["replicas"] + 1) * row["tp"]
+        assert row["usd_per_h"] == pytest.approx(2.0 * row["accelerators"])
+    knees_ = [row["knee_requests_per_s"] for row in rows]
+    assert knees_ == sorted(knees_)
