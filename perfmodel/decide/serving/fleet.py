@@ -38,7 +38,7 @@ _MOST_SPARES: Final = 1000
 _ROUNDS: Final = 3
 _REGULAR: Final = 0.05  # variation of requests that are dealt in turn to very many
 _YEAR_H: Final = 8760.0
-_GRID: Final = 1.0 - np.geomspace(0.98, 0.02, 12)  # shares of saturation
+_GRID: Final = 1.0 - np.geomspace(0.98, 0.02, 9)  # shares of saturation
 
 
 def replicas_for(demand_per_s: float, knee_per_s: float) -> int:

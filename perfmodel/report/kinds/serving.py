@@ -387,7 +387,7 @@ def _day(day: dict[str, Any]) -> list[Table]:
         Column("replicas", "", 0),
         Column("of them rented", "", 0),
     ]
-    return [Table("The fleet over a day, spares included", columns, rows, role="decision")]
+    return [Table("The fleet over a day, spares included", columns, rows, role="detail")]
 
 
 def _clock(hour: float) -> str:
