@@ -361,7 +361,7 @@ def _widths(fleet: dict[str, Any]) -> list[Table]:
     columns = [Column("tp", "", 0), Column("knee of one [requests/s]", "", 0), Column("replicas", "", 0),
                Column("accelerators, spares too", "", 0), Column("USD/h", "", 0)]  # fmt: skip
     return (
-        [Table("Scale up or scale out: wider replicas or more of them", columns, rows, role="decision")]
+        [Table("Scale up or scale out: wider replicas or more of them", columns, rows, role="detail")]
         if rows
         else []
     )
