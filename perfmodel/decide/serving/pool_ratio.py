@@ -95,7 +95,8 @@ def pool_rates(service: Service, limits: Limits) -> PoolRates:
     full = serving_answer(shape, machine, at, asked, c_decode).saturation_requests_per_s
     full = np.nan_to_num(np.broadcast_to(full, (len(decodes) + 1,)))
     rates = full[:, None] * _SHARES
-    found = serving_answer(shape, machine, at.column(), replace(tokens, rate_per_s=rates), c_decode)
+    some = np.where(rates > 0.0, rates, 1.0)  # of a layout that does not fit nothing is told
+    found = serving_answer(shape, machine, at.column(), replace(tokens, rate_per_s=some), c_decode)
     kept = np.ones(rates.shape, bool)
     for quantity, statistic, limit in limits:
         if quantity == "tpot":

@@ -107,3 +107,20 @@ def test_policies_measure_the_same_group(service):
     assert asked.at("rate", 4.0).times["ttft"]["p99"][0] == pytest.approx(found["ttft_s"]["p99"][0])
     assert asked._fleet(60.0).value == found["replicas"]
     assert asked.knee(asked.whole).value == pytest.approx(found["knee"]["slo"]["load"])
+
+
+def test_layouts_that_do_not_fit_are_no_pool():
+    from perfmodel.decide.serving.pool_ratio import pool_front, pool_rates
+    from perfmodel.serving.setup import service_of
+    from perfmodel.specs.jobs import load_any_job
+
+    asked = {"input_tokens": 1000, "output_tokens": 200, "slo": {"tpot": {"p99": "80 ms"}}}
+    found = service_of(
+        load_any_job({"workload": "deepseek-v3", "cluster": "hgx-h200", "serving": asked}), textbook_beliefs()
+    )
+    rates = pool_rates(found, found.job.serving.slo.limits)
+    assert any(rate == 0.0 for rate in rates.decode_per_s)
+    assert any(rate > 0.0 for rate in rates.decode_per_s)
+    for users, made, group, in_flight in pool_front(found, rates):
+        assert np.isfinite([users, made, in_flight]).all()
+        assert group.tp * group.dp >= 8
