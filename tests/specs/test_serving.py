@@ -232,3 +232,14 @@ def test_a_precision_beside_the_block_and_in_it_is_one_too_many(tmp_path):
 def test_a_reader_of_training_jobs_refuses_a_service_in_words():
     with pytest.raises(SpecError, match="serves requests"):
         load_job({"workload": "llama3-8b", "cluster": "dgx-h100", "serving": CHAT})
+
+
+def test_a_day_may_be_a_file_of_rates(tmp_path):
+    (tmp_path / "day.csv").write_text("hour,rate_per_s\n0,10\n8,40\n16,20\n", encoding="utf-8")
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "workload: llama3-8b\ncluster: dgx-h100\nserving:\n  input_tokens: 100\n  output_tokens: 50\n"
+        "  slo: {ttft: {p99: 1 s}}\n  demand: 40 /s\n  day: {file: day.csv}\n",
+        encoding="utf-8",
+    )
+    assert load_any_job(path).serving.day == (0.25, 1.0, 0.5)
