@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.serving import Load
 from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape, one_pass_shape, serving_shape
-from perfmodel.physics.serving_step import Deployment
+from perfmodel.physics.serving_step import Deployment, Number
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
 from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
 from perfmodel.serving.engine import Engine, chunk_on, engine, sequences_on
@@ -66,7 +66,7 @@ class Service:
         device = self.job.cluster.node.accelerator
         return chunk_on(self.engine, device.memory, device.generation)
 
-    def deployment(self, layouts: Sequence[ServedLayout], **changed: Any) -> Deployment:
+    def deployment(self, layouts: Sequence[ServedLayout], **changed: Number) -> Deployment:
         """The layouts as arrays with the job's limits; a single layout gives scalars. `changed` fields win."""
         said, found = self.job.serving, self.engine
         weight = FORMATS[self.precision].weight_bits / 8.0
@@ -94,16 +94,13 @@ class Service:
             "draft_tokens": float(speculative.tokens) if speculative else 0.0,
             "acceptance": float(speculative.acceptance) if speculative else 0.0,
         }
-        made |= changed
-        if pooled:
-            counts = np.array([[one.prefill_replicas, one.decode_replicas] for one in pooled], float).T
-            counts = counts[:, 0] if len(layouts) == 1 else counts
-            made |= {
-                "prefill_at": self.deployment([one.prefill for one in pooled], **changed),
-                "prefill_replicas": counts[0],
-                "decode_replicas": counts[1],
-            }
-        return Deployment(**made)
+        at = Deployment(**(made | changed))
+        if not pooled:
+            return at
+        counts = np.array([[one.prefill_replicas, one.decode_replicas] for one in pooled], float).T
+        counts = counts[:, 0] if len(layouts) == 1 else counts
+        prefill_at = self.deployment([one.prefill for one in pooled], **changed)
+        return replace(at, prefill_at=prefill_at, prefill_replicas=counts[0], decode_replicas=counts[1])
 
     def _budget(self) -> float:
         """Tokens of a step; where nothing is decoded those of a full batch."""
@@ -115,7 +112,7 @@ class Service:
         )
         return float(said.max_batched_tokens or usual)
 
-    def load(self, kind: float, **given: Any) -> Load:
+    def load(self, kind: float, **given: Number) -> Load:
         """A load of one replica with the lengths of the job."""
         said = self.job.serving
         arrivals = said.load.arrivals if said.load is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from perfmodel.decide.serving.fleet import within_slo, worth
 from perfmodel.decide.serving.pool_ratio import best_pools, pool_rates, quickest_pools
 from perfmodel.errors import SpecError
 from perfmodel.physics.serving import serving_answer
-from perfmodel.physics.serving_step import cache_sequences
+from perfmodel.physics.serving_step import Deployment, cache_sequences
 from perfmodel.serving.setup import Service, layouts_of
 from perfmodel.specs.serving import ServedLayout
 
@@ -75,7 +75,7 @@ def choose(service: Service) -> Chosen:
     return _within(service, layouts, full, ranks)
 
 
-def _saturation(service: Service, at: Any) -> Array:
+def _saturation(service: Service, at: Deployment) -> Array:
     from perfmodel.decide.serving.curve import saturation
 
     return np.nan_to_num(np.atleast_1d(saturation(service, at)))

@@ -10,7 +10,7 @@ Replicas are away independently, so of n and s spares at least n run with the pr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import LoadCurve, knee_grid, latencies, saturation
+from perfmodel.decide.serving.knee import ServedKnee
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.physics.serving import OPEN
 from perfmodel.serving.setup import Service
@@ -181,7 +182,7 @@ def balanced(
     return seen, count, knee
 
 
-def fleet(curve: LoadCurve, knee: Mapping[str, Any]) -> dict[str, Any]:
+def fleet(curve: LoadCurve, knee: ServedKnee) -> dict[str, object]:
     """`replicas`, `accelerators`, `spare` and `fleet` of a prediction; without a demand those of the job."""
     job = curve.service.job
     ranks, demand = curve.layout.accelerators, job.serving.demand

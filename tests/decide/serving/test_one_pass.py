@@ -11,7 +11,7 @@ from perfmodel.decide.serving.prediction import predict_serving
 from perfmodel.decide.serving.search import Wanted, plan_serving
 from perfmodel.errors import SpecError
 from perfmodel.explain.service import explain_service, roofline_service
-from perfmodel.physics.operations import operations
+from perfmodel.physics.counting import operations
 from perfmodel.physics.serving import OPEN, replica_step
 from perfmodel.physics.serving_coefficients import ideal
 from perfmodel.serving.beliefs import textbook_beliefs
