@@ -23,7 +23,7 @@ from perfmodel.physics.serving_step import (
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.serving.setup import Service, service_of
-from perfmodel.specs.serving import ServingJob
+from perfmodel.specs.serving import PooledLayout, ServingJob
 from perfmodel.units import format_quantity
 
 Array = NDArray[np.float64]
@@ -104,6 +104,7 @@ def explain_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, s
         job.model_dump(mode="json", exclude_none=True),
         {
             "answer": f"{words}.",
+            "is_one_pass": job.is_one_pass,
             "load_kind": curve.kind,
             "load": load,
             "layout": {
@@ -154,11 +155,13 @@ def _inputs(curve: LoadCurve) -> dict[str, str]:
         "draft": ""
         if said.speculative is None
         else f"{said.speculative.tokens} tokens, acceptance {said.speculative.acceptance:g}",
-        "prompts": f"prompts of {said.input_tokens.mean:.0f} tokens, {said.prefix_hit:.0%} of them cached, steps of up to {at.chunk_tokens:.0f} tokens",
+        "prompts": "first steps of requests that come prefilled"
+        if isinstance(curve.layout, PooledLayout)
+        else f"prompts of {said.input_tokens.mean:.0f} tokens, {said.prefix_hit:.0%} of them cached, steps of up to {at.chunk_tokens:.0f} tokens",
     }
 
 
-def _memory(curve: LoadCurve) -> dict[str, float]:
+def _memory(curve: LoadCurve) -> dict[str, float | None]:
     """Of one accelerator, and sequences of a replica."""
     service = curve.service
     at = service.deployment([curve.layout])
@@ -171,13 +174,14 @@ def _memory(curve: LoadCurve) -> dict[str, float]:
         said.output_tokens.mean,
         service.coefficients,
     )
+    holds = not service.job.is_one_pass  # keys and values
     return {
         "memory_bytes": float(service.machine.memory_bytes),
         "engine_bytes": float(service.machine.memory_bytes) * float(at.memory_fraction),
         "weight_bytes": float(weight_bytes_per_rank(service.shape, at)),
-        "sequences_that_fit": float(fitting),
+        "sequences_that_fit": float(fitting) if holds else None,
         "slots": float(np.ravel(curve.answer.slots)[0]),
-        "cache_share": float(np.ravel(curve.answer.cache_share)[0]),
+        "cache_share": float(np.ravel(curve.answer.cache_share)[0]) if holds else None,
     }
 
 
@@ -242,8 +246,11 @@ def roofline_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, 
     chunk = float(service.deployment([chosen.layout]).chunk_tokens)
     said = job.serving
     new = said.input_tokens.mean * (1.0 - said.prefix_hit)
-    points = (("decode of one", 1.0, 0.0), (f"decode of {batch:.3g}", batch, 0.0), ("prefill of one prompt", 0.0, min(new, chunk)),
+    points: tuple[tuple[str, float, float], ...] = (("decode of one", 1.0, 0.0), (f"decode of {batch:.3g}", batch, 0.0), ("prefill of one prompt", 0.0, min(new, chunk)),
               ("prefill of a full step", 0.0, chunk))  # fmt: skip
+    if job.is_one_pass:
+        batch = min(batch, chunk / max(new, 1.0))
+        points = (("a batch of one", 0.0, min(new, chunk)), (f"a batch of {batch:.3g}", 0.0, min(batch * new, chunk)), ("a full batch", 0.0, chunk))  # fmt: skip
     phases = [_phase(name, curve, decodes, prompts, peak, bandwidth) for name, decodes, prompts in points]
     here = phases[1]
     most = _phase("", curve, _MANY, 0.0, peak, bandwidth)["intensity_flop_per_byte"]
@@ -256,6 +263,11 @@ def roofline_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, 
         if most < ridge
         else "beyond the ridge."
     )
+    if job.is_one_pass:
+        answer = (
+            f"{here['name'][:1].upper()}{here['name'][1:]} does {here['intensity_flop_per_byte']:.3g} FLOP a byte and the ridge is {ridge:.3g}: "
+            f"{'memory bandwidth' if here['bound'] == 'memory' else 'arithmetic'} bounds it."
+        )
     return Result(
         "service-roofline",
         job.model_dump(mode="json", exclude_none=True),

@@ -12,17 +12,21 @@ from typing import Any, Final
 import numpy as np
 
 from perfmodel.decide.serving.choose import choose
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import knee_grid, load_curve, saturation
-from perfmodel.decide.serving.knee import crossing
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.decide.serving.prediction import answer
 from perfmodel.errors import SpecError, UsageError
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.serving.setup import Service, service_of
-from perfmodel.specs.serving import ServingJob
+from perfmodel.specs.economy import Price
+from perfmodel.specs.serving import Objectives, ServingJob
+from perfmodel.units import format_quantity
 
 #: What is compared: requests a second of an accelerator at the knee (without an slo: saturated), their price, and idle times.
+#: Keys that say how much is asked of how many replicas: one replica is compared.
+_OF_A_FLEET: Final = ("demand", "spares", "load", "requests", "balancer", "failures", "day", "rented")
 METRICS: Final = ("requests_per_s_per_accelerator", "usd_per_million_tokens", "tpot_s", "ttft_s")
 
 
@@ -124,7 +128,7 @@ def _changes(a: ServingJob, b: ServingJob) -> list[tuple[str, str, str, ServingJ
             found.append((key, _words(before), _words(after), a.model_copy(update={key: after})))
     for key in type(a.serving).model_fields:
         before, after = getattr(a.serving, key), getattr(b.serving, key)
-        if before == after or key in ("demand", "spares", "load", "requests"):
+        if before == after or key in _OF_A_FLEET:
             continue
         block = a.serving.model_copy(update={key: after})
         found.append(
@@ -142,6 +146,13 @@ def _changes(a: ServingJob, b: ServingJob) -> list[tuple[str, str, str, ServingJ
 def _words(value: object) -> str:
     if value is None:
         return "not given"
+    if isinstance(value, Price) and value.per_accelerator is not None:
+        return f"{value.per_accelerator * 3600.0:.4g} USD/h"
+    if isinstance(value, Objectives):
+        return ", ".join(
+            f"{quantity} {statistic} {format_quantity(limit, 's')}"
+            for quantity, statistic, limit in value.limits
+        )
     name = getattr(value, "name", None)
     if isinstance(name, str):
         return name

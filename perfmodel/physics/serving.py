@@ -250,6 +250,10 @@ def serving_answer(
     >>> bool((np.diff(found.tpot_s) > 0).all() and (np.diff(found.throughput_out_tokens_per_s) > 0).all())
     True
     """
+    if at.prefill_at is not None:
+        from perfmodel.physics.serving_pools import pooled_answer  # which asks this function of each pool
+
+        return pooled_answer(shape, machine, at, load, c)
     step = replica_step(shape, machine, at, load, c)
     tokens, outputs = np.asarray(load.input_tokens, float), np.asarray(load.output_tokens, float)
     kind = np.asarray(load.kind, float)

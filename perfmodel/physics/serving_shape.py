@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from perfmodel.physics.counting import operations
 from perfmodel.physics.operations import LANGUAGE_KINDS, Split
+from perfmodel.specs.serving import ONE_PASS_KINDS
 from perfmodel.specs.workload import Workload
 
 Array = NDArray[np.float64]
 
 STATE_BYTES = 4.0  # of an element of a recurrent state, which stays in 32 bit
+LAYER_KERNELS = 12.0  # launches of a layer of a language model, by whose time launches are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,10 @@ class ServingShape:
     prompt_window_flop: Array  # the same in layers with a window
     decode_pair_flop: Array  # attention of a decoding token to one token of its past
     decode_window_flop: Array
+    reuse: Array  # times that a token, or an image, passes each weight: 1 but for images
+    token_bytes: (
+        Array  # of activations of a token, or an image, at 2 bytes an element; 0 where kernels keep them
+    )
 
 
 def serving_shape(workload: Workload) -> ServingShape:
@@ -116,8 +122,65 @@ def serving_shape(workload: Workload) -> ServingShape:
         "prompt_window_flop": prompt_flop * windowed,
         "decode_pair_flop": decode_flop * (layers - windowed),
         "decode_window_flop": decode_flop * windowed,
+        "reuse": 1.0,
+        "token_bytes": 0.0,
     }
     return ServingShape(**{name: np.asarray(number) for name, number in numbers.items()})
+
+
+def one_pass_shape(workload: Workload) -> ServingShape:
+    """The numbers of a model that answers in one pass: an encoder by its tokens, a vision model by its images.
+
+    An encoder has no logits, keeps no keys and values, and every token looks at all others: at twice as many as where
+    tokens look back alone. An image passes all weights ``forward FLOP / (2 parameters)`` times.
+
+    Parameters
+    ----------
+    workload : its spec.
+
+    Returns
+    -------
+    Scalars, as of `serving_shape`.
+
+    >>> from perfmodel.specs.catalog import Catalog
+    >>> resnet = one_pass_shape(Catalog.default().get("workloads", "resnet50"))
+    >>> bool(1e9 < 2.0 * resnet.dense_params * resnet.reuse < 1e10)  # FLOP of an image
+    True
+    """
+    if not is_one_pass(workload):
+        raise ValueError(f"{workload.name or workload.kind} does not answer in one pass")
+    ops = operations(workload)
+    weights = ops.slot_inner * ops.slot_outer * ops.slot_count
+    last = ops.slot_last > 0
+    zero = dict.fromkeys((f.name for f in fields(ServingShape)), 0.0)
+    found = {**zero, "params": float(ops.params), "experts": 1.0, "top_k": 1.0, "window": 1.0, "cache_heads": 1.0,
+             "reuse": 1.0, "hidden": float(ops.hidden), "layers": max(float(ops.layers), 1.0)}  # fmt: skip
+    if workload.kind == "encoder-transformer":
+        layers, heads = float(ops.attention_layers), float(ops.heads)
+        score, value = _pair_widths(workload, heads)
+        found |= {
+            "dense_params": float(weights[~last].sum()),
+            "attention_layers": layers,
+            "mlp_layers": float(ops.layers),
+            "prompt_pair_flop": 2.0 * 2.0 * (score + value) * layers,
+        }
+    else:
+        params, flop = float(ops.params), float(ops.forward_flop())
+        found |= {
+            "dense_params": params,
+            "reuse": flop / (2.0 * params),
+            # Fused kernels write what a layer makes once, and the next one reads it once.
+            "token_bytes": float(4.0 * ops.activation_elements + ops.hidden_traffic + ops.inner_traffic),
+            "mlp_layers": 2.0 * float(ops.kernels) / LAYER_KERNELS,
+        }
+    return ServingShape(**{name: np.asarray(number) for name, number in found.items()})
+
+
+def is_one_pass(workload: Workload) -> bool:
+    """Whether this answers in one pass, and its arithmetic is known."""
+    if workload.kind not in ONE_PASS_KINDS or workload.params is None:
+        return False
+    return workload.is_counted or workload.flop_per_sample_forward is not None
 
 
 def is_served(workload: Workload) -> bool:

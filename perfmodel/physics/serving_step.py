@@ -23,7 +23,8 @@ Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49 (the exchange); Johnson, Kotz, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,11 +68,29 @@ class Deployment:
     reserve: Number = 0.5  # share of the output that a sequence holds memory for, on average
     draft_tokens: Number = 0.0  # proposed a step
     acceptance: Number = 0.0  # probability that a proposed token is accepted
+    # With two pools all of the above is a replica that decodes, and a group of both pools is what answers.
+    prefill_at: Deployment | None = None  # a replica that prefills; None: every replica does both
+    prefill_replicas: Number = 1.0  # of a group
+    decode_replicas: Number = 1.0
 
     @property
     def accelerators(self) -> Array:
-        """Of one replica."""
-        return np.asarray(self.tensor * np.asarray(self.pipeline, float) * self.attention_replicas)
+        """Of one replica, or of one group of two pools."""
+        own = np.asarray(self.tensor * np.asarray(self.pipeline, float) * self.attention_replicas)
+        if self.prefill_at is None:
+            return own
+        return np.asarray(self.prefill_replicas * self.prefill_at.accelerators + self.decode_replicas * own)
+
+    def column(self) -> Deployment:
+        """The same with one more, last axis on every array: deployments beside loads."""
+        made: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Deployment):
+                made[f.name] = value.column()
+            elif np.ndim(value):
+                made[f.name] = np.asarray(value)[..., None]
+        return replace(self, **made)
 
     @property
     def advance(self) -> Array:
@@ -230,7 +249,7 @@ def serving_step(
     rows = 1.0 + np.asarray(at.draft_tokens, float)
     dense, whole = shape.dense_params, shape.whole_params
     weights_s = ((dense / t + whole) * at.weight_bytes + LOGIT_BYTES * shape.logit_params / t) / reads
-    dense_token_s = 2.0 * (dense / t + whole) / (dense_flops * dp)
+    dense_token_s = 2.0 * (dense / t + whole) * shape.reuse / (dense_flops * dp)
     logit_sequence_s = 2.0 * rows * shape.logit_params / (t * dp * machine.peak16_flop_per_s * c.compute)
 
     is_spread = np.asarray(at.expert_ranks, float) > 1.0
@@ -252,6 +271,9 @@ def serving_step(
     seen, in_window = mean_context(prompt_context, shape.window)
     prompt_flop = shape.prompt_pair_flop * seen + shape.prompt_window_flop * in_window
     prompt_token_s = prompt_flop / (attention_flops * dp)
+    prompt_token_s = prompt_token_s + shape.token_bytes * 0.5 * at.weight_bytes / (
+        t * dp * memory * c.cache_read
+    )
 
     alpha, per_token = _exchange(shape, machine, t, pp, dp, is_spread, c)
     mixers = shape.attention_layers + shape.linear_layers

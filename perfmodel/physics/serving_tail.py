@@ -17,6 +17,13 @@ from perfmodel.physics.machine import Machine
 from perfmodel.physics.queueing import Latency, Traffic, latency
 from perfmodel.physics.serving import CLOSED, OPEN, Load, ServingAnswer, replica_step, serving_answer
 from perfmodel.physics.serving_coefficients import ServingCoefficients
+from perfmodel.physics.serving_pools import (
+    pool_coefficients,
+    pool_deployments,
+    pool_loads,
+    prefill_wait,
+    transfer,
+)
 from perfmodel.physics.serving_shape import ServingShape
 from perfmodel.physics.serving_step import Deployment, cache_sequences
 
@@ -127,6 +134,10 @@ def serving_latency(
     >>> bool((found.ttft_s["p99"] > found.ttft_s["mean"]).all() and (np.diff(found.tpot_s["p99"]) > 0).all())
     True
     """
+    if at.prefill_at is not None:
+        return _pooled(shape, machine, at, load, c)
+    if (np.asarray(load.output_tokens) <= 1.0).all() and (np.asarray(load.kind) == OPEN).all():
+        return _one_pass(shape, machine, at, load, c)
     found = serving_answer(shape, machine, at, load, c)
     kind = np.asarray(load.kind, float)
     is_open = kind == OPEN
@@ -178,6 +189,86 @@ def serving_latency(
         e2e_s=np.asarray(np.where(is_open, whole["mean"], found.e2e_s)),
     )
     return ServingLatency(answer, first, token, whole)
+
+
+def _one_pass(
+    shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
+) -> ServingLatency:
+    """Requests that are answered when they are prefilled: all that wait share a batch."""
+    found = serving_answer(shape, machine, at, load, c)
+    most = found.saturation_requests_per_s
+    known = np.isfinite(most) & found.stable
+    rate = np.where(known, load.rate_per_s, 0.5 * np.nan_to_num(most, nan=1.0))
+    waited = prefill_wait(shape, machine, at, replace(load, rate_per_s=rate), c)
+    steady = np.asarray(known & waited.stable)
+    first = {"mean": waited.mean_s + c.first_s}
+    first |= {name: waited.quantile_s(q) + c.first_s for name, q in QUANTILES.items()}
+    first = {name: np.asarray(np.where(steady, value, np.nan)) for name, value in first.items()}
+    none = {name: np.full_like(first["mean"], np.nan) for name in first}
+    answer = replace(
+        found,
+        stable=steady,
+        decodes=np.asarray(np.where(steady, waited.batch, np.nan)),
+        ttft_s=first["mean"],
+        tpot_s=none["mean"],
+        e2e_s=first["mean"],
+    )
+    return ServingLatency(answer, first, none, dict(first))
+
+
+def _pooled(
+    shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
+) -> ServingLatency:
+    """Two queues in line: means add, and so do the squares of what a quantile lies above its mean."""
+    found = serving_answer(shape, machine, at, load, c)
+    kind, most = np.asarray(load.kind, float), found.saturation_requests_per_s
+    rate = np.where(kind == OPEN, load.rate_per_s, np.minimum(found.requests_per_s, _BUSIEST * most))
+    steady = np.asarray(found.stable & np.isfinite(rate))
+    rate = np.where(steady, rate, 0.5 * np.nan_to_num(most, nan=1.0))
+    crossing = transfer(shape, machine, at, load, c)
+    prompts, tokens = pool_loads(load)
+    at_prefill, at_decode = pool_deployments(at)
+    c_prefill, c_decode = pool_coefficients(c)
+    asked = replace(prompts, rate_per_s=rate / at.prefill_replicas)
+    prefill = prefill_wait(shape, machine, at_prefill, asked, c_prefill)
+    asked = replace(tokens, rate_per_s=rate / at.decode_replicas)
+    decode = serving_latency(shape, machine, at_decode, asked, c_decode)
+    started = {"mean": prefill.mean_s, **{name: prefill.quantile_s(q) for name, q in QUANTILES.items()}}
+    between = c.first_s + crossing.seconds + crossing.wait_s(rate)
+    first = _in_line(started, decode.ttft_s, between)
+    whole = _in_line(started, decode.e2e_s, between)
+    token, is_open = decode.tpot_s, np.asarray(kind == OPEN)
+    # What a closed loop waits beyond its queues is Little's line, in which everybody waits the same.
+    varied = {"ttft": np.minimum(found.ttft_s, first["mean"]), "e2e": np.minimum(found.e2e_s, whole["mean"])}
+    first = _about(found.ttft_s, varied["ttft"], found.ttft_s - varied["ttft"], first, is_open)
+    token = _about(found.tpot_s, found.tpot_s, 0.0 * found.tpot_s, token, is_open)
+    whole = _about(found.e2e_s, varied["e2e"], found.e2e_s - varied["e2e"], whole, is_open)
+
+    def at_steady(values: dict[str, Array]) -> dict[str, Array]:
+        return {name: np.asarray(np.where(steady, value, np.nan)) for name, value in values.items()}
+
+    first, token, whole = at_steady(first), at_steady(token), at_steady(whole)
+    answer = replace(
+        found,
+        stable=np.asarray(found.stable & np.isfinite(token["mean"])),
+        decodes=np.asarray(np.where(steady & is_open, decode.answer.decodes, found.decodes)),
+        cache_share=np.asarray(np.where(steady & is_open, decode.answer.cache_share, found.cache_share)),
+        ttft_s=first["mean"],
+        tpot_s=token["mean"],
+        e2e_s=whole["mean"],
+    )
+    return ServingLatency(answer, first, token, whole)
+
+
+def _in_line(first: dict[str, Array], then: dict[str, Array], between_s: Array) -> dict[str, Array]:
+    mean = first["mean"] + then["mean"]
+    found = {"mean": mean + between_s}
+    for name in QUANTILES:
+        excess = [one[name] - one["mean"] for one in (first, then)]
+        # Those below the mean, as the median often is, lie below it together too.
+        squares = sum(np.sign(one) * one**2 for one in excess)
+        found[name] = np.asarray(mean + np.sign(squares) * np.sqrt(np.abs(squares)) + between_s)
+    return found
 
 
 def _about(

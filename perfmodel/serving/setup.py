@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.serving import Load
 from perfmodel.physics.serving_coefficients import ServingCoefficients
-from perfmodel.physics.serving_shape import ServingShape, serving_shape
+from perfmodel.physics.serving_shape import ServingShape, one_pass_shape, serving_shape
 from perfmodel.physics.serving_step import Deployment, Number
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
 from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
 from perfmodel.serving.engine import Engine, chunk_on, engine, sequences_on
 from perfmodel.serving.precision import CACHE_BYTES, EXPERTS_ALONE, FORMATS, usual_precision
-from perfmodel.specs.serving import ServedLayout, ServingJob
+from perfmodel.specs.serving import PooledLayout, ServedLayout, ServingJob
 
 Array = NDArray[np.float64]
 
@@ -75,7 +76,8 @@ class Service:
             degrees = degrees[:, 0]
         tensor, pipeline, groups, experts = degrees
         speculative = said.speculative
-        made: dict[str, Number] = {
+        pooled = [one for one in layouts if isinstance(one, PooledLayout)]
+        made: dict[str, Any] = {
             "tensor": tensor,
             "pipeline": pipeline,
             "attention_replicas": groups,
@@ -86,13 +88,29 @@ class Service:
             "dense_in_16_bit": float(apart),
             "memory_fraction": said.memory_fraction or found.memory_fraction,
             "max_sequences": float(said.max_batch) if said.max_batch else self.max_sequences * groups,
-            "chunk_tokens": float(said.max_batched_tokens or self.chunk_tokens),
-            "mixed": float(found.mixed if said.prefill is None else said.prefill == "chunked"),
+            "chunk_tokens": self._budget(),
+            "mixed": float(found.mixed if said.prefill is None else said.prefill != "whole"),
             "reserve": found.reserve if said.cache is None else 1.0 if said.cache == "reserve" else 0.5,
             "draft_tokens": float(speculative.tokens) if speculative else 0.0,
             "acceptance": float(speculative.acceptance) if speculative else 0.0,
         }
-        return Deployment(**(made | changed))
+        at = Deployment(**(made | changed))
+        if not pooled:
+            return at
+        counts = np.array([[one.prefill_replicas, one.decode_replicas] for one in pooled], float).T
+        counts = counts[:, 0] if len(layouts) == 1 else counts
+        prefill_at = self.deployment([one.prefill for one in pooled], **changed)
+        return replace(at, prefill_at=prefill_at, prefill_replicas=counts[0], decode_replicas=counts[1])
+
+    def _budget(self) -> float:
+        """Tokens of a step; where nothing is decoded those of a full batch."""
+        said = self.job.serving
+        usual = (
+            (said.max_batch or self.max_sequences) * said.input_tokens.mean
+            if self.job.is_one_pass
+            else self.chunk_tokens
+        )
+        return float(said.max_batched_tokens or usual)
 
     def load(self, kind: float, **given: Number) -> Load:
         """A load of one replica with the lengths of the job."""
@@ -127,7 +145,7 @@ def service_of(job: ServingJob, beliefs: ServingBeliefs, precision: str | None =
             beliefs = population_of(beliefs)
     return Service(
         job=job,
-        shape=serving_shape(job.workload),
+        shape=one_pass_shape(job.workload) if job.is_one_pass else serving_shape(job.workload),
         machine=machine(job.cluster, arithmetic),
         engine=known,
         precision=chosen,
@@ -151,6 +169,8 @@ def layouts_of(service: Service) -> list[ServedLayout]:
     domain = int(service.machine.domain)
     widths = [2**i for i in range(8) if 2**i <= domain and heads % 2**i == 0] or [1]
     found = [ServedLayout(tp=tp) for tp in widths]
+    if job.is_one_pass:
+        return found
     widest = widths[-1]
     found += [ServedLayout(tp=widest, pp=pp) for pp in (2, 4, 8) if pp <= (job.workload.layers or 1)]
     if float(service.shape.experts) > 1.0:

@@ -198,6 +198,17 @@ def _short_forms(definitions: Schema) -> None:
     for key, word in (("layout", "auto"), ("load", "offline"), ("load", "auto")):
         if key in own:
             _or({"const": word})(own[key])
+    if "prefill" in own and "Pools" in definitions:
+        pools = {"disaggregated": {"$ref": "#/$defs/Pools"}}
+        _or({"type": "object", "properties": pools, "required": [*pools], "additionalProperties": False})(
+            own["prefill"]
+        )
+    if "day" in own:
+        _or(_A_TRACE)(own["day"])
+    needed = definitions.get("Serving", {}).get("required", [])
+    for key in ("input_tokens", "output_tokens"):  # which a model that answers in one pass has no need of
+        if key in needed:
+            needed.remove(key)
     load = definitions.get("OfferedLoad", {}).get("properties", {})
     if load:
         _or(_A_TRACE)(load["arrivals"])

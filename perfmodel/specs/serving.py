@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import core_schema
 
 from perfmodel.specs.economy import Grid, Price, PriceWords
@@ -19,9 +18,11 @@ from perfmodel.specs.fields import (
     Duration,
     FileModel,
     Fraction,
+    HourlyPrice,
     Number,
     ReadByItself,
     SpecModel,
+    TimeBetweenFailures,
     problem,
 )
 from perfmodel.specs.hardware import Cluster
@@ -67,6 +68,10 @@ TRAINING_ONLY: dict[str, str] = {
     "stack": "serving.engine and serving.version name the software",
     "algorithm": "not modelled for serving yet",
 }
+#: Kinds of workload that answer in one pass.
+ONE_PASS_KINDS = frozenset(
+    {"encoder-transformer", "vision-transformer", "convnet", "detection", "segmentation"}
+)
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 _MOST_RATE = 1e6
 _DOUBLING_MOST = 64  # points of a range: a doubling range of any believable width has fewer
@@ -207,6 +212,10 @@ class ArrivalText(ReadByItself):
 
 
 Cv = Annotated[float, Number(least=0, most=10)]
+#: Demand at equal times of a day over its largest.
+DemandOverDay = Annotated[
+    tuple[Annotated[float, Number(least=0, most=1)], ...], Field(min_length=2, max_length=1440)
+]
 
 
 class Lengths(SpecModel):
@@ -314,6 +323,53 @@ class ServedLayout(SpecModel):
         return self.tp * self.pp * self.dp
 
 
+class Pools(SpecModel):
+    """Replicas that only prefill and replicas that only decode: one group of them answers requests."""
+
+    prefill: Degree | None = Field(
+        None, description="Replicas that prefill, in a group; chosen when missing."
+    )
+    decode: Degree | None = Field(None, description="Replicas that decode, in a group; chosen when missing.")
+    layout: ServedLayout | None = Field(
+        None, description="Of a replica that prefills; that of serving.layout, or chosen, when missing."
+    )
+
+    @model_validator(mode="after")
+    def _one_group(self) -> Pools:
+        if (self.prefill is None) != (self.decode is None):
+            raise problem("S004", "a ratio needs both numbers", "write {prefill: 2, decode: 6}, or neither")
+        if self.layout is not None and self.layout.replicas > 1:
+            raise problem("S010", "the replicas of the pool are counted twice", "write prefill: 2 beside it, not layout.replicas",
+                          at="layout")  # fmt: skip
+        return self
+
+
+class PooledLayout(ServedLayout):
+    """A group of both pools, as the search and the physics see it; its own degrees are those of a decoding replica."""
+
+    prefill: ServedLayout
+    prefill_replicas: Degree
+    decode_replicas: Degree
+
+    @property
+    def accelerators(self) -> int:
+        """Of one group."""
+        own = self.tp * self.pp * self.dp
+        return self.prefill_replicas * self.prefill.accelerators + self.decode_replicas * own
+
+
+class Failures(SpecModel):
+    """Replicas that fail: how often, for how long, and how seldom the fleet may be too small for its demand."""
+
+    mtbf_per_accelerator: TimeBetweenFailures = Field(
+        description="Mean time between failures of one accelerator."
+    )
+    repair: Duration = Field(description="Time until a failed replica answers again.")
+    availability: Annotated[float, Number(least=0, most=0.9999999)] | None = Field(
+        None, description="Share of the time in which enough replicas must run: spares follow from it."
+    )
+
+
 class Speculative(SpecModel):
     """Drafted tokens that a step of the model checks."""
 
@@ -345,9 +401,13 @@ class Serving(SpecModel):
     layout: ServedLayout | None = Field(
         None, description="auto, or {tp: 8, replicas: 2}; missing degrees are 1."
     )
-    prefill: Literal["chunked", "whole"] | None = Field(
+    prefill: Literal["chunked", "whole", "disaggregated"] | None = Field(
         None,
-        description="chunked: prompts share steps with tokens; whole: they stop them; the engine's own when missing.",
+        description="chunked: prompts share steps with tokens; whole: they stop them; the engine's own when missing."
+        " {disaggregated: {prefill: 2, decode: 6}}: replicas of their own prefill.",
+    )
+    pools: Pools | None = Field(
+        None, description="How many replicas prefill and decode, where prefill is disaggregated."
     )
     prefix_hit: Annotated[float, Number(least=0, most=0.999)] = Field(
         0.0, description="Share of prompt tokens whose keys and values are there already."
@@ -375,17 +435,20 @@ class Serving(SpecModel):
     spares: CountOrZero | None = Field(
         None, description="Replicas beyond those that the demand needs; 1 when missing."
     )
-
-    @field_validator("prefill", mode="before")
-    @classmethod
-    def _no_pools(cls, value: object) -> object:
-        if value == "disaggregated" or (isinstance(value, Mapping) and "disaggregated" in value):
-            raise problem(
-                "S011",
-                "prefill on machines of its own (disaggregated) is not modelled yet",
-                "write prefill: chunked or whole; two pools can be sized as two jobs",
-            )
-        return value
+    balancer: Literal["random", "in turn", "least loaded"] = Field(
+        "random",
+        description="How requests are dealt to replicas: at random, in turn, or to the least loaded.",
+    )
+    failures: Failures | None = Field(
+        None, description="How often replicas fail, and how long they are away."
+    )
+    day: DemandOverDay | None = Field(
+        None, description="Shares of the demand over a day, equal times each, such as 24; or {file: day.csv}."
+    )
+    rented: HourlyPrice | None = Field(
+        None,
+        description="Price of an accelerator that is rented by the hour for the peak, beside a base at the job's price.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Serving:
@@ -410,14 +473,34 @@ class Serving(SpecModel):
         if kind == "offline" and self.demand is not None:
             raise problem("S010", "a demand arrives at a rate, and the load is offline",
                           "leave load out, or write load: {rate: 1..64 /s}", at="demand")  # fmt: skip
-        if self.demand is None and self.spares is not None:
+        if self.demand is None:
+            for key, what in (("spares", "spares stand by for a demand"), ("day", "a day has shares of a demand"),
+                              ("failures", "replicas that fail leave too few for a demand")):  # fmt: skip
+                if getattr(self, key) is not None:
+                    raise problem("S004", f"{what}, and none is given", "write demand: 200 /s", at=key)
+        if self.rented is not None and self.day is None:
+            raise problem("S004", "what is rented for the peak follows from a day, and none is given",
+                          "write day: [0.3, 0.5, 1, 0.6]", at="rented")  # fmt: skip
+        if self.day is not None and max(self.day) < 1.0:
+            raise problem("S007", f"the largest share of a day is 1, where the demand is, and this one is {max(self.day):g}",
+                          "divide by the largest, and state that as demand", at="day")  # fmt: skip
+        if self.spares is not None and self.failures is not None and self.failures.availability is not None:
             raise problem(
-                "S004", "spares stand by for a demand, and none is given", "write demand: 200 /s", at="spares"
+                "S010",
+                "both spares and the availability that they follow from",
+                "keep one of them",
+                at="spares",
             )
         replicas = self.layout.replicas if self.layout is not None else 1
         if self.demand is not None and replicas > 1:
             raise problem("S010", "both a demand, which asks for the number of replicas, and that number",
                           "keep one of demand and layout.replicas", at="demand")  # fmt: skip
+        if self.pools is not None and self.prefill != "disaggregated":
+            raise problem(
+                "S010", "pools are of disaggregated prefill", "write prefill: disaggregated", at="pools"
+            )
+        if self.prefill == "disaggregated" and self.output_tokens.mean <= 1.0:
+            raise problem("S010", "an answer of one token is not decoded", "leave prefill out", at="prefill")
         if self.output_tokens.mean <= 1.0 and self.slo is not None and self.slo.tpot is not None:
             raise problem(
                 "S010", "an answer of one token has no time between tokens", "leave slo.tpot out", at="slo"
@@ -438,6 +521,11 @@ class ServingJob(FileModel):
     price: Price
     grid: Grid | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether the model answers in one pass: nothing is decoded."""
+        return self.workload.kind in ONE_PASS_KINDS
 
     @property
     def replicas(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from perfmodel.specs.catalog import Catalog, Resolution
 from perfmodel.specs.checking import build
 from perfmodel.specs.loader import Tree, graft
 from perfmodel.specs.prices import resolve_price
-from perfmodel.specs.serving import TRAINING_ONLY, ServingFile, ServingJob
+from perfmodel.specs.serving import ONE_PASS_KINDS, TRAINING_ONLY, ServingFile, ServingJob
 from perfmodel.specs.usual import completed
 
 KEY: Final = "serving"
@@ -23,6 +23,7 @@ _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "input_tokens": ("input_tokens", "prompt_tokens", "num_prefill_tokens", "ContextTokens"),
     "output_tokens": ("output_tokens", "completion_tokens", "num_decode_tokens", "GeneratedTokens"),
     "arrivals": ("arrival_s", "arrived_at", "timestamp_s"),
+    "day": ("rate_per_s", "requests_per_s", "requests", "share"),
 }
 _LEAST_ROWS: Final = 2
 #: Kinds of workload that are served token by token.
@@ -38,7 +39,7 @@ def serving_job(resolved: Resolution, folder: Path, catalog: Catalog, default_na
     """The serving job of a tree whose workload, cluster and grid are looked up; every problem at once."""
     tree = _moved(resolved)
     tree = _price(tree)
-    tree = _block(tree, folder, resolved.problems)
+    tree = _one_pass(_block(tree, folder, resolved.problems))
     spec = build(ServingFile, tree, resolved.bad, resolved.problems)
     notes: list[str] = []
     price, problems = resolve_price(spec.price, spec.cluster, catalog, tree.mark_at("price"))
@@ -103,6 +104,25 @@ def _price(tree: Tree) -> Tree:
     return tree
 
 
+def _one_pass(tree: Tree) -> Tree:
+    """What a model that answers in one pass leaves unsaid: an answer is one, and so is an image; an encoder has its usual length."""
+    block, work = tree.get(KEY), tree.get("workload")
+    kind = work.get("kind") if work is not None else None
+    if (
+        block is None
+        or work is None
+        or kind is None
+        or kind.value not in ONE_PASS_KINDS
+        or not isinstance(block.value, dict)
+    ):
+        return tree
+    usual = work.get("seq_len") if kind.value == "encoder-transformer" else None
+    for key, mean in (("input_tokens", 1.0 if usual is None else usual.value), ("output_tokens", 1.0)):
+        if block.get(key) is None:
+            block = block.with_item(key, graft({"mean": mean}, block.mark))
+    return tree.with_item(KEY, block)
+
+
 def _block(tree: Tree, folder: Path, problems: list[Problem]) -> Tree:
     """The short forms of the block in their long form."""
     block = tree.get(KEY)
@@ -120,12 +140,26 @@ def _block(tree: Tree, folder: Path, problems: list[Problem]) -> Tree:
                 layout.mark.problem("S011", message, "write auto, or {tp: 8, pp: 1, replicas: 2}")
             )
         block = block.without("layout")
+    block = _pools(block)
+    day = block.get("day")
+    if day is not None and day.get("file") is not None:
+        block = _with(block, "day", _day(day, folder, problems))
     load = block.get("load")
     if load is not None:
         block = _with(block, "load", _load(load, block, folder, problems))
         if load.value == "offline" or load.get("offline") is not None:
             block = block.without("requests") if load.value == "offline" else block
     return tree.with_item(KEY, block)
+
+
+def _pools(block: Tree) -> Tree:
+    """`prefill: {disaggregated: {prefill: 2, decode: 6}}` as two keys."""
+    prefill = block.get("prefill")
+    pools = prefill.get("disaggregated") if prefill is not None else None
+    if prefill is None or pools is None or not isinstance(prefill.value, dict) or len(prefill.value) > 1:
+        return block
+    block = block.with_item("prefill", graft("disaggregated", prefill.mark))
+    return block.with_item("pools", pools) if block.get("pools") is None else block
 
 
 def _with(block: Tree, key: str, item: Tree | None) -> Tree:
@@ -169,6 +203,14 @@ def _load(load: Tree, block: Tree, folder: Path, problems: list[Problem]) -> Tre
     mean = statistics.fmean(gaps)
     cv = statistics.pstdev(gaps) / mean if mean > 0.0 else 1.0
     return load.with_item("arrivals", graft(min(max(cv, 0.01), 10.0), arrivals.mark))
+
+
+def _day(day: Tree, folder: Path, problems: list[Problem]) -> Tree | None:
+    """The column of a day's file as shares of its largest."""
+    values = _column(day.get("file") or day, "day", folder, problems)
+    if values is None or not max(values):
+        return None
+    return graft([value / max(values) for value in values], day.mark)
 
 
 def _column(file: Tree, wanted: str, folder: Path, problems: list[Problem]) -> Sequence[float] | None:
@@ -219,6 +261,22 @@ def _number(text: object) -> float | None:
     return value if 0.0 <= value < 1e12 else None
 
 
+def _decodes_nothing(spec: ServingFile, refuse: Callable[..., None]) -> None:
+    """Refuse what speaks of tokens one after another where a model answers in one pass."""
+    said, name = spec.serving, spec.workload.name
+    if said.output_tokens.mean > 1.0:
+        refuse("serving.output_tokens", f"{name} answers in one pass", "leave output_tokens out")
+    for key in ("prefill", "speculative", "kv_precision", "cache"):
+        if getattr(said, key) is not None:
+            refuse(f"serving.{key}", f"{name} answers in one pass: nothing is decoded", f"leave {key} out")
+    if said.slo is not None and said.slo.tpot is not None:
+        refuse(
+            "serving.slo.tpot", f"{name} answers in one pass: there is no time between tokens", "write e2e"
+        )
+    if said.layout is not None and (said.layout.pp > 1 or said.layout.dp > 1):
+        refuse("serving.layout", f"{name} answers in one pass, on tp ranks", "write replicas for more")
+
+
 def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
     """What the model, the machine and the block say against one another."""
     found: list[Problem] = []
@@ -227,28 +285,32 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
     def refuse(path: str, message: str, help: str | None = None, code: str = "S010") -> None:
         found.append(tree.mark_at(path).problem(code, message, help))
 
-    if work.kind not in SERVED_KINDS or not work.is_counted:
-        refuse("workload", f"{work.name} cannot be served here: only decoders whose dimensions are known can",
+    one_pass = work.kind in ONE_PASS_KINDS and work.params is not None
+    if one_pass:
+        _decodes_nothing(spec, refuse)
+    elif work.kind not in SERVED_KINDS or not work.is_counted:
+        refuse("workload", f"{work.name} cannot be served here: only decoders whose dimensions are known, encoders and vision models can",
                "perfmodel catalog list workloads shows them; {hf: config.json} reads one")  # fmt: skip
         return found
-    layout = serving.layout
-    if layout is not None:
+    pools = serving.pools
+    for layout, path in (
+        (serving.layout, "serving.layout"),
+        (pools.layout if pools else None, "serving.pools.layout"),
+    ):
+        if layout is None:
+            continue
         experts = work.experts or 1
         if work.heads and work.heads % layout.tp:
-            refuse(
-                "serving.layout.tp", f"tp {layout.tp} does not divide the {work.heads} heads of {work.name}"
-            )
+            refuse(f"{path}.tp", f"tp {layout.tp} does not divide the {work.heads} heads of {work.name}")
         if work.layers and layout.pp > work.layers:
-            refuse(
-                "serving.layout.pp", f"pp {layout.pp} is more than the {work.layers} layers of {work.name}"
-            )
+            refuse(f"{path}.pp", f"pp {layout.pp} is more than the {work.layers} layers of {work.name}")
         if layout.ep > 1 and experts <= 1:
-            refuse("serving.layout.ep", f"{work.name} has no experts to spread", "leave ep out")
+            refuse(f"{path}.ep", f"{work.name} has no experts to spread", "leave ep out")
         elif layout.ep > 1 and layout.ep != layout.tp * layout.dp:
-            refuse("serving.layout.ep", f"ep {layout.ep} spreads experts over all {layout.tp * layout.dp} ranks of a stage or none",
+            refuse(f"{path}.ep", f"ep {layout.ep} spreads experts over all {layout.tp * layout.dp} ranks of a stage or none",
                    f"write ep: {layout.tp * layout.dp}, or leave it out")  # fmt: skip
         if layout.dp > 1 and experts <= 1:
-            refuse("serving.layout.dp", "groups that share experts need experts; of a dense model they are replicas",
+            refuse(f"{path}.dp", "groups that share experts need experts; of a dense model they are replicas",
                    f"write replicas: {layout.dp * layout.replicas}")  # fmt: skip
     needed = serving.precision if serving.precision in ("fp8", "int8", "fp4") else None
     if needed and needed not in device.peak:
@@ -256,12 +318,12 @@ def _contradictions(spec: ServingFile, tree: Tree) -> list[Problem]:
                f"it has {', '.join(device.peak)}; int4 and w8a16 are smaller weights with 16-bit arithmetic")  # fmt: skip
     if serving.demand is not None and serving.slo is None:
         refuse("serving.demand", "a fleet is sized for what its users expect, and no slo says that",
-               "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
+               "write slo: {e2e: {p99: 100 ms}}" if one_pass else "write slo: {ttft: {p99: 2 s}, tpot: {p99: 50 ms}}", "S004")  # fmt: skip
     if serving.demand is not None and serving.load is not None and serving.load.kind == "concurrency":
         refuse("serving.demand", "a demand arrives at a rate, and the load is a number of requests in flight",
                "leave load out, or write load: {rate: 1..64 /s}")  # fmt: skip
-    most = work.max_positions
-    total = serving.input_tokens.mean + serving.output_tokens.mean
+    most = work.max_positions if work.kind in SERVED_KINDS or work.kind == "encoder-transformer" else None
+    total = serving.input_tokens.mean + (0.0 if one_pass else serving.output_tokens.mean)
     if most and total > most:
         refuse(
             "serving.input_tokens",

@@ -109,6 +109,8 @@ def _taken(struct: T, index: NDArray[np.intp]) -> T:
     """Every field of a struct of arrays at some entries of its last axis."""
     found = {}
     for f in fields(struct):  # type: ignore[arg-type]
+        if getattr(struct, f.name) is None:  # a pool that no row has
+            continue
         value = np.asarray(getattr(struct, f.name))
         found[f.name] = value[..., index] if value.ndim and value.shape[-1] > 1 else value
     return type(struct)(**found)
@@ -129,7 +131,7 @@ class _One:
     row: Row
     shape: ServingShape
     machine: Machine
-    deployment: Mapping[str, float]
+    deployment: Mapping[str, Any]
     load: Mapping[str, float]
     features: Mapping[str, str]
     measured: Mapping[str, float]

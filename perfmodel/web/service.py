@@ -34,6 +34,9 @@ class ServiceIf(BaseModel):
     prefix_hit: Annotated[float, Field(ge=0, le=0.99)] = Field(
         0, description="Share of a prompt that is cached."
     )
+    prefill: Literal["disaggregated"] | None = Field(
+        None, description="disaggregated: replicas of their own prefill; by those that decode when left out."
+    )
     load: Literal["rate", "concurrency"] = Field(
         "rate", description="Requests that arrive, or that are kept in flight."
     )
@@ -62,7 +65,7 @@ class ServiceIf(BaseModel):
             "output_tokens": {"mean": self.output_tokens, "spread": self.spread},
             "prefix_hit": self.prefix_hit,
         }
-        for name in ("engine", "precision", "kv_precision"):
+        for name in ("engine", "precision", "kv_precision", "prefill"):
             if getattr(self, name) is not None:
                 block[name] = getattr(self, name)
         if self.load == "concurrency":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perfmodel.decide.serving.curve import load_curve, saturation
 from perfmodel.decide.serving.knee import crossing, step_parts
+from perfmodel.decide.serving.pool_ratio import pooled
 from perfmodel.physics.serving_shape import ServingShape
 from perfmodel.physics.serving_step import weight_bytes_per_rank
 from perfmodel.serving.beliefs import textbook_beliefs
@@ -46,9 +47,10 @@ def services(draw: st.DrawFn) -> tuple[Service, ServedLayout]:
         "kv_precision": draw(st.sampled_from([None, "fp8"])),
     }
     serving = type(job.serving).model_validate(said)
-    return service_of(job.model_copy(update={"serving": serving}), textbook_beliefs()), ServedLayout(
-        tp=draw(st.sampled_from([4, 8]))
-    )
+    layout = ServedLayout(tp=draw(st.sampled_from([4, 8])))
+    if draw(st.booleans()):  # a group of two pools
+        layout = pooled(layout, ServedLayout(tp=4), draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    return service_of(job.model_copy(update={"serving": serving}), textbook_beliefs()), layout
 
 
 def rates(service: Service, layout: ServedLayout, shares: list[float]) -> np.ndarray:
@@ -104,7 +106,7 @@ def test_nothing_is_made_above_the_roofs_of_bandwidth_and_arithmetic(
     tokens = service.job.serving.input_tokens.mean * new + service.job.serving.output_tokens.mean
     flop = curve.answer.requests_per_s * tokens * 2.0 * active
     assert (flop <= float(device.peak_flop_per_s) * ranks).all()
-    read = active * float(np.minimum(at.weight_bytes, at.expert_bytes)) / ranks
+    read = active * float(np.minimum(at.weight_bytes, at.expert_bytes)) / float(at.tensor)
     assert (curve.times["tpot"]["mean"] >= read / float(device.memory_bytes_per_s)).all()
     for quantity in ("tpot", "ttft"):
         low, _ = curve.bounded(quantity, "mean")

@@ -147,12 +147,22 @@ def test_every_key_of_a_training_job_is_shared_or_refused():
         ({"slo": {"ttft": {}}}, "needs a statistic"),
         ({"slo": {"ttft": {"p99": "0 s"}}}, "no time"),
         ({"slo": {"ttft": {"p98": "1 s"}}}, 'did you mean "p9'),
-        ({"prefill": "disaggregated"}, "not modelled yet"),
-        ({"prefill": {"disaggregated": {"prefill": 2, "decode": 6}}}, "not modelled yet"),
+        ({"pools": {"prefill": 2, "decode": 6}}, "pools are of disaggregated prefill"),
+        ({"prefill": {"disaggregated": {"prefill": 2}}}, "a ratio needs both numbers"),
+        ({"prefill": {"disaggregated": {"prefil": 2, "decode": 6}}}, 'did you mean "prefill"'),
+        ({"prefill": "disaggregated", "output_tokens": 1}, "is not decoded"),
+        ({"prefill": "disaggregated", "pools": {"layout": {"tp": 3}}}, "does not divide"),
         ({"version": "0.9"}, "of which engine"),
         ({"engine": "vlm"}, 'did you mean "vllm"'),
         ({"demand": "20 /s"}, "no slo says that"),
         ({"spares": 2}, "spares stand by for a demand"),
+        ({"day": [0.5, 1]}, "shares of a demand"),
+        ({"rented": "2 USD/h"}, "follows from a day"),
+        (
+            {"demand": "2 /s", "slo": {"ttft": {"p99": "1 s"}}, "day": [0.5, 0.9]},
+            "largest share of a day is 1",
+        ),
+        ({"failures": {"mtbf_per_accelerator": "1 h", "repair": "1 h"}}, "leave too few"),
         (
             {"demand": "20 /s", "slo": {"ttft": {"p99": "1 s"}}, "layout": {"replicas": 3}},
             "asks for the number of replicas",
@@ -176,7 +186,7 @@ def test_contradictions_are_refused_at_once(block, words):
 
 
 def test_what_is_no_decoder_is_not_served():
-    (problem,) = refused(workload="resnet50")
+    (problem,) = refused(workload="dlrm")
     assert "only decoders" in problem.message
 
 
@@ -222,3 +232,14 @@ def test_a_precision_beside_the_block_and_in_it_is_one_too_many(tmp_path):
 def test_a_reader_of_training_jobs_refuses_a_service_in_words():
     with pytest.raises(SpecError, match="serves requests"):
         load_job({"workload": "llama3-8b", "cluster": "dgx-h100", "serving": CHAT})
+
+
+def test_a_day_may_be_a_file_of_rates(tmp_path):
+    (tmp_path / "day.csv").write_text("hour,rate_per_s\n0,10\n8,40\n16,20\n", encoding="utf-8")
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "workload: llama3-8b\ncluster: dgx-h100\nserving:\n  input_tokens: 100\n  output_tokens: 50\n"
+        "  slo: {ttft: {p99: 1 s}}\n  demand: 40 /s\n  day: {file: day.csv}\n",
+        encoding="utf-8",
+    )
+    assert load_any_job(path).serving.day == (0.25, 1.0, 0.5)

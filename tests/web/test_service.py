@@ -43,10 +43,17 @@ def test_a_demand_is_answered_with_a_fleet(client):
     assert result["fleet"]["usd_per_h"] == pytest.approx(2.0 * result["accelerators"])
 
 
+def test_prefill_may_have_replicas_of_its_own(client):
+    result = client.post("/api/service", ASKED | {"prefill": "disaggregated"}).json()["result"]
+    assert result["layout"]["prefill_replicas"] >= 1
+    assert result["pools"]["link"]["bytes_per_request"] == 500 * 65536 * 2
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"workload": "resnet50"}, "cannot be served"),
+        ({"workload": "dlrm"}, "cannot be served"),
+        ({"workload": "resnet50"}, "answers in one pass"),
         ({"workload": "../etc/passwd"}, "cannot be understood"),
         ({"workload": "llama3-9b"}, 'did you mean "llama3'),
         ({"precision": "fp4"}, "has no fp4 arithmetic"),

@@ -8,8 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.decide.serving.curve import latencies, loaded
-from perfmodel.decide.serving.knee import crossing
+from perfmodel.decide.serving.crossing import crossing
+from perfmodel.decide.serving.curve import loaded
+from perfmodel.decide.serving.fleet import within_slo, worth
+from perfmodel.decide.serving.pool_ratio import best_pools, pool_rates, quickest_pools
 from perfmodel.errors import SpecError
 from perfmodel.physics.serving import serving_answer
 from perfmodel.physics.serving_step import Deployment, cache_sequences
@@ -19,6 +21,7 @@ from perfmodel.specs.serving import ServedLayout
 Array = NDArray[np.float64]
 _SHARES: Final = np.array([0.05, 0.25, 0.5, 0.7, 0.85, 0.95])  # of saturation, at which layouts are compared
 _FINALISTS: Final = 3
+_GROUPS: Final = 4  # of two pools
 _TAIL: Final = 2.0  # of a mean, what a p99 is taken for until it is computed
 
 
@@ -32,8 +35,10 @@ class Chosen:
 
 def choose(service: Service) -> Chosen:
     """The job's layout, or the one with the most requests an accelerator within the slo (without one: at saturation)."""
-    layouts = layouts_of(service)
     said = service.job.serving
+    if said.prefill == "disaggregated":
+        return _pooled(service)
+    layouts = layouts_of(service)
     if said.layout is not None:
         return Chosen(layouts[0], "as the job says")
     at = service.deployment(layouts)
@@ -80,11 +85,7 @@ def _within(service: Service, layouts: list[ServedLayout], full: Array, ranks: A
     """The most requests an accelerator within the slo: by means first, the best few by their tails."""
     slo = service.job.serving.slo
     limits = slo.limits if slo is not None else ()
-    columns = {
-        name: np.asarray(value)[..., None] if np.ndim(value) else value
-        for name, value in _fields(service, layouts).items()
-    }
-    at = service.deployment(layouts, **columns)
+    at = service.deployment(layouts).column()
     rates = full[:, None] * _SHARES
     found = serving_answer(
         service.shape, service.machine, at, loaded(service, "rate", rates), service.coefficients
@@ -99,29 +100,40 @@ def _within(service: Service, layouts: list[ServedLayout], full: Array, ranks: A
         ends[i] = 0.0 if np.isnan(end) else min(end, full[i])
     order = np.argsort(-(ends / ranks + 1e-9 * full / ranks))[:_FINALISTS]
     chosen = [layouts[i] for i in order]
-    columns = {
-        name: np.asarray(value)[..., None] if np.ndim(value) else value
-        for name, value in _fields(service, chosen).items()
-    }
-    _, times = latencies(service, service.deployment(chosen, **columns), "rate", rates[order])
-    best, most = -1.0, 0
-    for place, i in enumerate(order):
-        values = {f"{q}_{s}": times[q][s][place] for q, s, _ in limits}
-        end, _ = crossing(rates[i], values, {f"{q}_{s}": limit for q, s, limit in limits})
-        worth = 0.0 if np.isnan(end) else min(end, full[i]) / ranks[i]
-        if worth > best:
-            best, most = worth, place
-    if best <= 0.0:  # none keeps the slo: the quickest, to come closest
+    good = worth(service.job, within_slo(service, chosen, full[order], _SHARES), ranks[order])
+    most = int(np.argmax(good))
+    if good[most] <= 0.0:  # none keeps the slo: the quickest, to come closest
         quickest = int(np.nanargmin(np.where(np.isfinite(found.e2e_s[:, 0]), found.e2e_s[:, 0], np.inf)))
         return Chosen(layouts[quickest], "the quickest that fits: none keeps the slo")
     return Chosen(chosen[most], "the most requests an accelerator within the slo")
 
 
-def _fields(service: Service, layouts: list[ServedLayout]) -> dict[str, Array]:
-    """The fields of the deployment that differ by layout."""
-    at = service.deployment(layouts)
-    names = ("tensor", "pipeline", "attention_replicas", "expert_ranks", "max_sequences")
-    return {name: np.broadcast_to(getattr(at, name), (len(layouts),)) for name in names}
+def _pooled(service: Service) -> Chosen:
+    """Two pools: the job's own, or the layouts and the ratio with the most requests an accelerator within the slo."""
+    said = service.job.serving
+    limits = said.slo.limits if said.slo is not None else ()
+    given = said.pools
+    groups = best_pools(service, pool_rates(service, limits), _GROUPS)
+    if not groups:
+        quickest = quickest_pools(service)
+        if quickest is None:
+            raise _nothing_fits(service)
+        return Chosen(
+            quickest, "the quickest that fits: none keeps the slo" if limits else "what fits the memory"
+        )
+    is_told = said.layout is not None and given is not None and given.prefill is not None
+    if is_told:
+        return Chosen(groups[0], "as the job says")
+    at = service.deployment([*groups, groups[0]])
+    full = _saturation(service, at)[:-1]
+    ranks = np.array([one.accelerators for one in groups], float)
+    good = worth(service.job, within_slo(service, groups, full, _SHARES) if limits else full, ranks)
+    what = (
+        "the most requests an accelerator within the slo"
+        if limits
+        else "the most tokens an accelerator that fits the memory"
+    )
+    return Chosen(groups[int(np.argmax(good))], what)
 
 
 def _nothing_fits(service: Service) -> SpecError:

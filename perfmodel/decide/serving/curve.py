@@ -185,7 +185,8 @@ def latencies(
     first, token = (
         _tailed(times, tails.get(name, 1.0)) for name, times in (("ttft", found.ttft_s), ("tpot", token))
     )
-    return found.answer, {"ttft": first, "tpot": token, "e2e": found.e2e_s}
+    whole = dict(first) if service.job.is_one_pass else found.e2e_s
+    return found.answer, {"ttft": first, "tpot": token, "e2e": whole}
 
 
 def _tailed(times: dict[str, Array], power: float) -> dict[str, Array]:
@@ -227,15 +228,27 @@ def load_curve(service: Service, layout: ServedLayout, kind: str, loads: Array) 
 def roof_of(service: Service, at: Deployment, slots: Array, loads: tuple[int, ...]) -> Roof:
     """The roofs of a deployment, with at most `slots` sequences at each load."""
     said = service.job.serving
-    step = replica_step(service.shape, service.machine, at, service.load(OPEN, rate_per_s=1.0), ideal())
+    first_at = at.prefill_at or at  # who prefills
+    asked = service.load(OPEN, rate_per_s=1.0)
+    step, first = (
+        replica_step(service.shape, service.machine, one, asked, ideal()) for one in (at, first_at)
+    )
     lanes, advance = float(at.pipeline), float(at.advance)
     new = max(said.input_tokens.mean * (1.0 - said.prefix_hit), 1.0)
-    chunk = float(at.chunk_tokens)
+    chunk = float(first_at.chunk_tokens)
     taken = np.nan_to_num(np.broadcast_to(slots, loads), nan=1.0) / lanes
-    a_token = float(step.dense_token_s) + float(step.expert_token_s)
-    most = lanes / ((new + said.output_tokens.mean) * a_token)
+    a_token, a_prompt = (float(one.dense_token_s) + float(one.expert_token_s) for one in (step, first))
     out = lanes * taken * advance / step.seconds(taken, 0.0)
-    prompt = float(step.seconds(0.0, min(new, chunk))) * max(new / chunk, 1.0)
+    if at.prefill_at is None:
+        most = lanes / ((new + said.output_tokens.mean) * a_token)
+    else:
+        senders, takers = float(at.prefill_replicas), float(at.decode_replicas)
+        most = min(
+            senders * float(first_at.pipeline) / (new * a_prompt),
+            takers * lanes / (said.output_tokens.mean * a_token),
+        )
+        out = takers * out
+    prompt = float(first.seconds(0.0, min(new, chunk))) * max(new / chunk, 1.0)
     return Roof(
         tpot_s=float(step.seconds(1.0, 0.0)) / advance,
         ttft_s=prompt,

@@ -6,18 +6,18 @@ put into the same model, and the knee that it would give is told beside it: a re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.knee import curvature_knee
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import LoadCurve, latencies, saturation
-from perfmodel.physics.machine import Machine
+from perfmodel.decide.serving.pools import Remedy, pool_remedy
 from perfmodel.physics.serving import OPEN, replica_step
-from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_step import Deployment
 
 Array = NDArray[np.float64]
@@ -26,17 +26,7 @@ Limits = Sequence[tuple[str, str, float]]
 _MUCH: Final = 0.8  # of a time: what more room leaves of it where room was scarce
 _FASTER: Final = 1.5  # of a link or a memory, as a remedy
 _MORE: Final = 4.0  # times the engine's limit, as a remedy
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """A cause in words, what would help, and the service with that help."""
-
-    cause: str
-    words: str
-    machine: Machine
-    deployment: Deployment
-    coefficients: ServingCoefficients
+_NEARLY: Final = 0.95  # of saturation: beyond, the replicas are full
 
 
 class ServedKnee(TypedDict):
@@ -49,34 +39,6 @@ class ServedKnee(TypedDict):
     cause: str
     remedy: str | None
     load_after_remedy: float | None
-
-
-def crossing(
-    load: Array, values: Mapping[str, Array], limits: Mapping[str, float]
-) -> tuple[float, str | None]:
-    """The load up to which every time keeps its limit, straight between points in logarithms, and who ends first.
-
-    nan: not even the smallest load keeps them; inf: every load does. What is not steady keeps nothing.
-
-    >>> crossing(np.array([1.0, 2.0, 4.0]), {"tpot_p99": np.array([0.01, 0.02, 0.04])}, {"tpot_p99": 0.02})
-    (2.0, 'tpot_p99')
-    """
-    first, who = np.inf, None
-    for name, limit in limits.items():
-        known = np.where(np.isnan(values[name]), np.inf, values[name])
-        over = known > limit * (1.0 + 1e-9)
-        if not over.any():
-            continue
-        at = int(np.argmax(over))
-        if at == 0:
-            return float("nan"), name
-        end = load[at - 1]
-        if np.isfinite(known[at]):
-            share = np.log(limit / known[at - 1]) / np.log(known[at] / known[at - 1])
-            end = float(load[at - 1] * (load[at] / load[at - 1]) ** np.clip(share, 0.0, 1.0))
-        if end < first:
-            first, who = float(end), name
-    return first, who
 
 
 def knees(curve: LoadCurve, limits: Limits) -> dict[str, ServedKnee]:
@@ -117,7 +79,9 @@ def _slo(curve: LoadCurve, limits: Limits) -> ServedKnee:
     most = curve.saturation_per_s if curve.kind == "rate" else float(curve.load[-1])
     found = _empty("")
     found["low"] = None if np.isnan(worst) else min(worst, curve.load[-1])
-    found["high"] = None if np.isnan(best) else best * stretch if np.isfinite(best) else None
+    if curve.kind == "rate":  # beyond the largest rate of the curve nothing is steady
+        best = min(best, float(curve.load[-1]))
+    found["high"] = best * stretch if np.isfinite(best) else None
     if who is None and curve.kind == "rate":
         steady = np.flatnonzero(np.isfinite(curve.times["ttft"]["mean"]))
         found["load"] = float(curve.load[steady[-1]]) if steady.size else None
@@ -177,6 +141,8 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     slots, fitting = float(np.ravel(answer.slots)[-1]), float(np.ravel(answer.fitting)[-1])
     quantity, _, statistic = who.partition("_")
     name = _said(who)
+    if at.prefill_at is not None and (quantity != "tpot" or _is_full(curve, load)):
+        return pool_remedy(service, at, name, load if np.isfinite(load) else float(curve.load[0]))
     limit = float(at.max_sequences)
     waits = quantity != "tpot" and _waits_for_slots(curve, at, quantity, statistic, load)
 
@@ -206,6 +172,17 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
             at=replace(at, max_sequences=min(limit * _MORE, fitting)),
         )
     part, share = _grown(curve, index)
+    if service.job.serving.output_tokens.mean <= 1.0 and part == "weights" and not waits:
+        faster = replace(
+            machine,
+            peak_flop_per_s=machine.peak_flop_per_s * _FASTER,
+            peak16_flop_per_s=machine.peak16_flop_per_s * _FASTER,
+        )
+        return made(
+            f"products are {share * 100:.0f} % of a batch: arithmetic",
+            "1.5 times the peak (or a smaller precision)",
+            machine=faster,
+        )
     if quantity == "ttft" or part == "prompts":
         told = "prompts wait for one another and for the steps of others" if quantity == "ttft" else (
             f"prompts of other requests lengthen the steps ({share * 100:.0f} % of one)"
@@ -239,6 +216,11 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
                 machine=replace(machine, memory_bytes_per_s=machine.memory_bytes_per_s * _FASTER))  # fmt: skip
 
 
+def _is_full(curve: LoadCurve, load: float) -> bool:
+    """Whether an objective ends where nothing more is answered at all."""
+    return bool(np.isfinite(load) and load > _NEARLY * curve.saturation_per_s)
+
+
 def _waits_for_slots(curve: LoadCurve, at: Deployment, quantity: str, statistic: str, load: float) -> bool:
     """Whether a time would be much shorter at the knee with memory and slots in plenty."""
     service = curve.service
@@ -267,6 +249,16 @@ def step_parts(curve: LoadCurve) -> dict[str, Array]:
     at = service.deployment([curve.layout])
     load = service.load(OPEN, rate_per_s=curve.load)
     step = replica_step(service.shape, service.machine, at, load, service.coefficients)
+    if service.job.serving.output_tokens.mean <= 1.0 and curve.kind == "rate":  # the batch of a mean step
+        tokens = (
+            answer_decodes(curve)
+            * service.job.serving.input_tokens.mean
+            * (1.0 - service.job.serving.prefix_hit)
+        )
+        inside = np.minimum(tokens, float(at.chunk_tokens))
+        return {
+            name: np.broadcast_to(value, curve.load.shape) for name, value in step.parts(0.0, inside).items()
+        }
     decodes = answer_decodes(curve) / np.asarray(at.pipeline, float)
     parts = {
         name: np.broadcast_to(value, curve.load.shape) for name, value in step.parts(decodes, 0.0).items()

@@ -20,6 +20,7 @@ from perfmodel.decide.serving.curve import (
 from perfmodel.decide.serving.fleet import fleet
 from perfmodel.decide.serving.knee import Limits, ServedKnee, knees, step_parts
 from perfmodel.decide.serving.money import MILLION, bill, watts
+from perfmodel.decide.serving.pools import pools_of
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
@@ -65,6 +66,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         "load_kind": kind,
         "load_unit": _UNITS[kind],
         "load": asked * replicas,
+        "is_one_pass": job.is_one_pass,
         **told,
         **_money(whole, at, replicas),
         "saturation": _saturation(whole, replicas) if kind != "concurrency" else None,
@@ -76,6 +78,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
         "within_slo": _within(told, limits),
         **sized,
         "layout": {**layout.model_dump(), "accelerators": layout.accelerators, "how": chosen.how},
+        "pools": pools_of(whole, at),
         "precision": service.precision,
         "engine": service.engine.era,
         "rests_on": rests_on(service, chosen),

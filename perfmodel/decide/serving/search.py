@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.decide.pareto import front
+from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import latencies, saturation
-from perfmodel.decide.serving.fleet import USUAL_SPARES, replicas_for
-from perfmodel.decide.serving.knee import crossing
+from perfmodel.decide.serving.fleet import over_day, replicas_for, spares_of
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.physics.serving import CLOSED, Load, serving_answer
 from perfmodel.physics.serving_step import Deployment, cache_sequences
@@ -39,6 +39,11 @@ _CLOSELY: Final = 6  # configurations of a group whose tails are computed
 _SHARES: Final = np.array([0.05, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.97])
 _TAIL: Final = {"ttft": 2.0, "tpot": 1.2, "e2e": 1.5}  # p99 over mean, until the tails are computed
 _MOST_PARETO: Final = 24
+_SPLITTING: Final = (
+    "vllm",
+    "sglang",
+    "tensorrt-llm",
+)  # engines whose replicas hand caches over, by their documentation
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,18 @@ class _Group:
         """Deployments at flat indices, and their requests in flight."""
         layout, batch, budget, flight = np.unravel_index(at, self.shape)
         degrees = np.array([[one.tp, one.pp, one.dp, one.ep] for one in self.layouts], float)[layout].T
+        most = np.array(self.batches)[batch]
+        tokens = np.array(self.budgets)[budget]
+        if self.service.job.is_one_pass:  # a step is a batch
+            tokens = most * self.service.job.serving.input_tokens.mean
         found = self.service.deployment(
             [ServedLayout()],
             tensor=degrees[0],
             pipeline=degrees[1],
             attention_replicas=degrees[2],
             expert_ranks=degrees[3],
-            max_sequences=np.array(self.batches)[batch],
-            chunk_tokens=np.array(self.budgets)[budget],
+            max_sequences=most,
+            chunk_tokens=tokens,
             cache_bytes=_cache_bytes(self.cache_precision),
         )
         return found, np.array(_FLIGHT, float)[flight]
@@ -98,6 +107,8 @@ def plan_serving(
     jobs: Sequence[ServingJob], wanted: Wanted, beliefs: ServingBeliefs | None = None
 ) -> tuple[Result, bool]:
     """The cheapest services, one job a cluster, and whether any keeps what is asked."""
+    from perfmodel.decide.serving.search_pools import pooled_candidates
+
     known = beliefs or shipped_beliefs()
     job = jobs[0]
     limits = job.serving.slo.limits if job.serving.slo is not None else ()
@@ -112,6 +123,12 @@ def plan_serving(
         worth = _searched(group, limits, tally)
         searching += time.perf_counter() - begun
         ranked += _closely(group, worth, limits, wanted)
+    for service in [one for job_of in jobs for one in _services(job_of, known) if _may_split(job_of)]:
+        found, points, rates = pooled_candidates(service, limits, wanted)
+        tally.evaluated += rates.evaluated
+        tally.feasible += rates.feasible
+        tally.points += points
+        ranked += found
     best = sorted(ranked, key=_order)[: wanted.keep]
     for place, item in enumerate(best, start=1):
         item["rank"] = place
@@ -135,7 +152,8 @@ def plan_serving(
     return Result("serving-plan", inputs, result, wanted.seed), bool(best)
 
 
-def _groups(job: ServingJob, known: ServingBeliefs) -> list[_Group]:
+def _services(job: ServingJob, known: ServingBeliefs) -> list[Service]:
+    """The job in each number format of weights and of keys and values that it leaves open."""
     said, device = job.serving, job.cluster.node.accelerator
     usual = usual_precision(device)
     precisions = (
@@ -144,18 +162,42 @@ def _groups(job: ServingJob, known: ServingBeliefs) -> list[_Group]:
         else [usual, *(p for p in ("fp8", "fp4") if p in device.peak), "int4"]
     )
     caches = [said.kv_precision] if said.kv_precision else ["bf16", "fp8"]
-    found = []
-    for precision in precisions:
-        if precision not in FORMATS:
-            continue
-        service = service_of(job, known, precision)
-        layouts = tuple(layouts_of(service))
-        batches = (float(said.max_batch),) if said.max_batch else tuple(map(float, _BATCHES))
-        budgets = (
-            (float(said.max_batched_tokens),) if said.max_batched_tokens else tuple(map(float, _BUDGETS))
+    if job.is_one_pass:  # nothing is kept, and weights that are only stored in fewer bits gain nothing
+        precisions, caches = [one for one in precisions if one != "int4" or said.precision], ["bf16"]
+    return [
+        service_of(
+            job.model_copy(update={"serving": said.model_copy(update={"kv_precision": cache})}),
+            known,
+            precision,
         )
-        found += [_Group(service, cache, layouts, batches, budgets) for cache in caches]
-    return found
+        for precision in precisions
+        if precision in FORMATS
+        for cache in caches
+    ]
+
+
+def _may_split(job: ServingJob) -> bool:
+    """Whether prefill on replicas of its own is worth a look: the job leaves it open or asks for it."""
+    said = job.serving
+    offline = said.load is not None and said.load.kind == "offline"
+    able = said.engine is None or said.engine in _SPLITTING
+    return said.prefill == "disaggregated" or (
+        said.prefill is None and able and not offline and said.output_tokens.mean > 1.0
+    )
+
+
+def _groups(job: ServingJob, known: ServingBeliefs) -> list[_Group]:
+    said = job.serving
+    if said.prefill == "disaggregated":
+        return []
+    batches = (float(said.max_batch),) if said.max_batch else tuple(map(float, _BATCHES))
+    budgets = (float(said.max_batched_tokens),) if said.max_batched_tokens else tuple(map(float, _BUDGETS))
+    if job.is_one_pass:
+        budgets = budgets[:1]
+    return [
+        _Group(service, str(service.job.serving.kv_precision), tuple(layouts_of(service)), batches, budgets)
+        for service in _services(job, known)
+    ]
 
 
 def _asked(service: Service, flight: Array) -> Load:
@@ -227,7 +269,7 @@ def _named(group: _Group, layout: int, batch: int, budget: int) -> dict[str, obj
         "kv_precision": group.cache_precision,
         "layout": {"tp": one.tp, "pp": one.pp, "ep": one.ep, "dp": one.dp},
         "max_batch": int(group.batches[batch]),
-        "max_batched_tokens": int(group.budgets[budget]),
+        "max_batched_tokens": None if group.service.job.is_one_pass else int(group.budgets[budget]),
     }
 
 
@@ -246,7 +288,7 @@ def _closely(
     group: _Group, worth: Array, limits: Sequence[tuple[str, str, float]], wanted: Wanted
 ) -> list[dict[str, Any]]:
     """The most promising configurations of a group with their knees in an open loop, replicas and price."""
-    service, job = group.service, group.service.job
+    service = group.service
     ranks = np.array([one.accelerators for one in group.layouts], float)
     an_accelerator = (worth / ranks[:, None, None]).ravel()
     # One of each layout, the limits of the engine that suit it best: neighbours differ by nothing.
@@ -259,14 +301,25 @@ def _closely(
     batch, budget = np.unravel_index(best[order], worth.shape[1:])
     flat = np.ravel_multi_index((order, batch, budget, np.zeros_like(order)), group.shape)
     at, _ = group.deployment(flat)
-    most = np.atleast_1d(saturation(service, at))
-    column = {name: np.asarray(getattr(at, name))[:, None] for name in ("tensor", "pipeline", "attention_replicas", "expert_ranks",
-                                                                       "max_sequences", "chunk_tokens")}  # fmt: skip
+    layouts = [group.layouts[int(i)] for i in order]
+    named = [_named(group, int(i), int(b), int(n)) for i, b, n in zip(order, batch, budget, strict=True)]
+    return at_knees(service, layouts, named, at, limits, wanted)
+
+
+def at_knees(
+    service: Service,
+    layouts: Sequence[ServedLayout],
+    named: Sequence[dict[str, Any]],
+    at: Deployment,
+    limits: Sequence[tuple[str, str, float]],
+    wanted: Wanted,
+) -> list[dict[str, Any]]:
+    """Configurations (the entries of `at`, one a layout) with their knees in an open loop, replicas and price."""
+    most = np.broadcast_to(saturation(service, at), (len(layouts),))
     rates = most[:, None] * _SHARES
-    open_at = service.deployment([ServedLayout()], **column, cache_bytes=_cache_bytes(group.cache_precision))
-    _, times = latencies(service, open_at, "rate", rates)
+    _, times = latencies(service, at.column(), "rate", rates)
     found = []
-    for place, layout in enumerate(order):
+    for place, layout in enumerate(layouts):
         values = {f"{q}_{s}": times[q][s][place] for q, s, _ in limits}
         knee, who = crossing(rates[place], values, {f"{q}_{s}": limit for q, s, limit in limits})
         if math.isnan(knee):
@@ -280,13 +333,13 @@ def _closely(
         }
         item = {
             "rank": 0,
-            **_named(group, int(layout), int(batch[place]), int(budget[place])),
+            **named[place],
             "knee_requests_per_s": knee,
             "ends_with": who,
             "saturation_requests_per_s": float(most[place]),
             **at_knee,
-            **_fleet(job, group.layouts[int(layout)], knee, wanted),
-        }  # fmt: skip
+            **_fleet(service.job, layout, knee, wanted),
+        }
         too_many = (
             wanted.most_accelerators is not None and (item["accelerators"] or 0) > wanted.most_accelerators
         )
@@ -296,25 +349,26 @@ def _closely(
 
 
 def _fleet(job: ServingJob, layout: ServedLayout, knee: float, wanted: Wanted) -> dict[str, Any]:
-    """Replicas, accelerators and price of what is asked: a demand, all that a budget buys, or one replica."""
+    """Replicas, accelerators and price of what is asked: a demand, all that a budget buys, or one replica.
+
+    Over a day the price is that of its mean hour, for its mean rate.
+    """
     ranks, demand = layout.accelerators, job.serving.demand
     one = bill(job, ranks).usd_per_s
-    spare = 0
+    budget = math.inf if wanted.budget_usd_per_s is None else wanted.budget_usd_per_s
+    spare, count, rate = 0, 1, knee
     if demand is not None:
         count = replicas_for(demand, knee)
-        spare = USUAL_SPARES if job.serving.spares is None else job.serving.spares
-        rate = demand
-        if (
-            wanted.budget_usd_per_s is not None
-            and not bill(job, (count + spare) * ranks).usd_per_s <= wanted.budget_usd_per_s
-        ):
-            count = 0
-    elif wanted.budget_usd_per_s is not None:
-        count = int(wanted.budget_usd_per_s / one) if one > 0.0 else 0
+        spare, rate = spares_of(job, count, ranks), demand
+    elif math.isfinite(budget):
+        count = int(budget / one) if one > 0.0 else 0
         rate = knee * count
-    else:
-        count, rate = 1, knee
     paid = bill(job, (count + spare) * ranks).usd_per_s if count else math.nan
+    if demand is not None and job.serving.day is not None:
+        day = over_day(job, knee, ranks)
+        paid, rate = day["usd_per_day"] / 86400.0, float(np.mean(day["rate_per_s"]))
+    if demand is not None and math.isfinite(budget) and not paid <= budget:
+        count = 0
     out = rate * job.serving.output_tokens.mean
     return {
         "replicas": count,

@@ -55,7 +55,7 @@ def tables(envelope: Envelope) -> list[Table]:
         for row in mappings(result.get("coefficients"))
     ]
     return [
-        Table("The mean step between two tokens", [Column("part", "", 0), Column("time", "s", 0), Column("share", "%", 0),
+        Table("The mean batch" if result.get("is_one_pass") else "The mean step between two tokens", [Column("part", "", 0), Column("time", "s", 0), Column("share", "%", 0),
                                                  Column("inputs", "", 0), Column("formula", "", 3)], terms, role="curve"),
         Table("Memory of an accelerator, sequences of a replica", [Column("what", "", 0), Column("memory", "B", 0), Column("count", "", 0)], memory, role="breakdown"),
         Table("What moves it", [Column("input", "", 0), Column("change", "%", 0), Column("TPOT, less", "%", 0), Column("TPOT, more", "%", 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -47,10 +48,19 @@ def layout_text(layout: dict[str, object]) -> str:
 
     >>> layout_text({"tp": 8, "pp": 1, "ep": 1, "dp": 1, "replicas": 2})
     'tp8, 2 replicas'
+    >>> layout_text({"tp": 8, "prefill": {"tp": 4}, "prefill_replicas": 2, "decode_replicas": 1})
+    '2 x tp4 prefill + 1 x tp8 decode'
     """
     shown = [f"{key}{layout[key]}" for key in ("tp", "pp", "dp", "ep") if layout.get(key, 1) != 1]
+    words, what = " ".join(shown or ["tp1"]), "replicas"
+    if layout.get("prefill"):
+        prefill = layout_text(mapping(layout["prefill"]))
+        words = (
+            f"{layout['prefill_replicas']} x {prefill} prefill + {layout['decode_replicas']} x {words} decode"
+        )
+        what = "groups"
     replicas = layout.get("replicas", 1)
-    return " ".join(shown or ["tp1"]) + (f", {replicas} replicas" if replicas != 1 else "")
+    return words + (f", {replicas} {what}" if replicas != 1 else "")
 
 
 def answer(envelope: Envelope) -> str:
@@ -69,7 +79,7 @@ def answer(envelope: Envelope) -> str:
     knee = mapping(mapping(result.get("knee")).get("slo"))
     fleet = mapping(result.get("fleet"))
     if result.get("slo"):
-        words.append(_knee(knee, kind, bool(fleet)))
+        words.append(_knee(knee, kind, _one(result) if fleet else ""))
     elif kind == "rate":
         full = mapping(result.get("saturation"))
         words.append(
@@ -85,11 +95,12 @@ def answer(envelope: Envelope) -> str:
     cost = _last(result, "usd_per_million_tokens")
     if not fleet and cost is not None:
         words.append(f"{text.quantity(cost, 'USD')} per million output tokens at the largest steady load.")
-    return " ".join(words)
+    told = " ".join(words)
+    return told.replace("output tokens", "answers") if result.get("is_one_pass") else told
 
 
-def _knee(knee: dict[str, object], kind: str, per_replica: bool) -> str:
-    unit = LOADS[kind] + (" a replica" if per_replica else "")
+def _knee(knee: dict[str, object], kind: str, one: str) -> str:
+    unit = LOADS[kind] + (f" a {one}" if one else "")
     if knee.get("load") is None:
         cause = str(knee.get("cause") or "")
         return (
@@ -116,14 +127,34 @@ def _fleet(result: Mapping[str, object], fleet: Mapping[str, object]) -> list[st
     band = f" ({low if low is not None else 'fewer'} to {high if high is not None else 'no number'})"
     spare = result.get("spare") or 0
     beside = f" and {spare} to spare" if spare else ""
+    one = _one(result)
     words = (
-        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(amount(result, 'replicas') or 0), 'replica', 'replicas')}{band}{beside}: "
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(amount(result, 'replicas') or 0), one, f'{one}s')}{band}{beside}: "
         f"{result.get('accelerators')} accelerators"
     )
     cost = amount(fleet, "usd_per_h")
     if cost is not None:
         words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(amount(fleet, 'usd_per_million_tokens'), 'USD')} per million output tokens"
-    return [words + "."]
+    balancer = fleet.get("balancer")
+    if balancer not in (None, "random"):
+        words += f". Dealt {'to the least loaded' if balancer == 'least loaded' else balancer}, a {one} keeps the slo up to {_count(fleet.get('knee_per_replica_per_s'))} requests/s"
+    return [words + ".", *_by_day(mapping(fleet.get("day")), one)]
+
+
+def _by_day(day: dict[str, Any], one: str) -> list[str]:
+    """What the fleet costs where it follows its demand."""
+    if not day or day.get("usd_per_day") is None:
+        return []
+    base, peak = int(day["base_replicas"]), int(max(day["replicas"]))
+    words = f"Over the day {counted(base, one, f'{one}s')} {'is' if base == 1 else 'are'} always there"
+    words += f" and up to {peak - base} rented" if peak > base else ""
+    words += f": {text.quantity(day['usd_per_day'], 'USD')} a day, {text.quantity(day['usd_per_million_tokens'], 'USD')} per million output tokens"
+    return [f"{words}; the peak's fleet all day: {text.quantity(day['usd_per_day_all_base'], 'USD')}."]
+
+
+def _one(result: Mapping[str, object]) -> str:
+    """What answers a request: a replica, or a group of two pools."""
+    return "group" if result.get("pools") else "replica"
 
 
 def _count(value: object) -> str:
@@ -146,6 +177,7 @@ def tables(envelope: Envelope) -> list[Table]:
         *_knees(result),
         curve(result),
         *_parts(result),
+        *_pools(result),
         *_fleet_table(result),
         *common.assumptions(result),
         *_narrow(result),
@@ -176,9 +208,9 @@ def curve(result: Mapping[str, object], *, whole: bool = False) -> Table:
             columns.append(column)
             values.append(found)
 
-    n = len(loads)
+    n, one_pass = len(loads), bool(result.get("is_one_pass"))
     add(
-        Column("out tokens/s", "", 0, "throughput_out_tokens_per_s"),
+        Column("answers/s" if one_pass else "out tokens/s", "", 0, "throughput_out_tokens_per_s"),
         common.array(result, "throughput_out_tokens_per_s", n),
     )
     if kind != "rate":
@@ -186,6 +218,8 @@ def curve(result: Mapping[str, object], *, whole: bool = False) -> Table:
             key = f"throughput_out_tokens_per_s_{end}"
             add(Column(end, "", 2, key), common.array(result, key, n))
     shown = {(q, s) for q, s in (("ttft", "mean"), ("ttft", "p99"), ("tpot", "mean"), ("tpot", "p99"))}
+    if one_pass:
+        shown = {("e2e", "mean"), ("e2e", "p99")}
     asked = {(str(i.get("quantity")), str(i.get("statistic"))) for i in mappings(result.get("slo"))}
     for quantity, name in NAMES.items():
         for statistic in ("mean", "p50", "p90", "p95", "p99"):
@@ -206,11 +240,13 @@ def curve(result: Mapping[str, object], *, whole: bool = False) -> Table:
         common.array(result, "tokens_per_s_per_user", n),
     )
     add(Column("batch", "", 2, "batch"), common.array(result, "batch", n))
-    add(Column("KV memory", "%", 2, "kv_share"), common.array(result, "kv_share", n))
+    if not one_pass or whole:
+        add(Column("KV memory", "%", 2, "kv_share"), common.array(result, "kv_share", n))
     add(
-        Column("USD/Mtok", "", 0, "usd_per_million_tokens"), common.array(result, "usd_per_million_tokens", n)
+        Column("USD/M" if one_pass else "USD/Mtok", "", 0, "usd_per_million_tokens"),
+        common.array(result, "usd_per_million_tokens", n),
     )
-    add(Column("MJ/Mtok", "", 3, "mj_per_million_tokens"), [
+    add(Column("MJ/M" if one_pass else "MJ/Mtok", "", 3, "mj_per_million_tokens"), [
         None if value is None else value / 1e6 for value in common.array(result, "j_per_million_tokens", n)
     ])  # fmt: skip
     if any(value is not None for value in listed(result.get("within_slo"))):
@@ -247,7 +283,8 @@ def _parts(result: Mapping[str, object]) -> list[Table]:
         return []
     kind = str(result.get("load_kind"))
     columns = [Column(LOADS.get(kind, "load"), "", 0), Column("step", "s", 0, "step_s")]
-    columns += [Column(name.replace("_", " "), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
+    one_pass = bool(result.get("is_one_pass"))
+    columns += [Column(part_name(name, one_pass), "s", 1, f"{name}_s", unit_of="step_s") for name in shown]
     known = [i for i in range(len(loads)) if steps[i] is not None]
     some = (
         [known[round(place * (len(known) - 1) / (_ROWS - 1))] for place in range(_ROWS)]
@@ -258,7 +295,34 @@ def _parts(result: Mapping[str, object]) -> list[Table]:
         [as_cell(loads[i]), as_cell(steps[i]), *(as_cell(values[i]) for values in shown.values())]
         for i in some
     ]
-    return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
+    title = "The mean batch, by part" if one_pass else "The mean step between two tokens, by part"
+    return [Table(title, columns, rows, role="breakdown")]
+
+
+def part_name(name: str, one_pass: bool) -> str:
+    """A part of a step in words."""
+    return "attention and activations" if one_pass and name == "prompt_attention" else name.replace("_", " ")
+
+
+def _pools(result: Mapping[str, object]) -> list[Table]:
+    """Both pools and the link between them: what they hold, and how busy they are at the largest steady load."""
+    pools = mapping(result.get("pools"))
+    if not pools:
+        return []
+    link = mapping(pools.get("link"))
+    rows: list[list[Cell]] = []
+    for name in ("prefill", "decode", "link"):
+        pool = mapping(pools.get(name))
+        busy = [one for one in pool.get("busy") or () if one is not None]
+        rows.append([name, as_cell(pool.get("replicas")), as_cell(pool.get("accelerators")),
+                     as_cell(pool.get("most_requests_per_s")), as_cell(busy[-1] if busy else None)])  # fmt: skip
+    note = (
+        f"keys and values of a mean prompt: {text.quantity(link.get('bytes_per_request'), 'B')}, {text.quantity(link.get('seconds'), 's')}"
+        f" over {'scale-up links' if link.get('is_scale_up') else 'the network'}"
+    )
+    columns = [Column("a group's", "", 0), Column("replicas", "", 0), Column("accelerators", "", 0), Column("most requests/s", "", 0),
+               Column("busy at most", "%", 0)]  # fmt: skip
+    return [Table("The two pools", columns, rows, role="decision", note=note)]
 
 
 def _fleet_table(result: dict[str, object]) -> list[Table]:
@@ -266,18 +330,74 @@ def _fleet_table(result: dict[str, object]) -> list[Table]:
     if not fleet or result.get("replicas") is None:
         return []
     rows: list[list[Cell]] = [
-        ["requests/s of a replica", as_cell(fleet.get("rate_per_replica_per_s"))],
+        [f"requests/s of a {_one(result)}", as_cell(fleet.get("rate_per_replica_per_s"))],
         ["share of its saturation", text.quantity(fleet.get("load_of_saturation"), "%")],
         ["headroom to the knee", text.quantity(fleet.get("headroom"), "%")],
         ["headroom with spares", text.quantity(fleet.get("with_spares_headroom"), "%")],
     ]
+    failing = mapping(fleet.get("failures"))
+    if failing:
+        below = text.number(float(failing["hours_below_a_year"]))
+        rows.append(
+            [
+                "time with enough replicas",
+                f"{100.0 * float(failing['availability']):.6g} % (too few for {below} h a year)",
+            ]
+        )
     for item in mappings(result.get("slo")):
         q, s = str(item.get("quantity")), str(item.get("statistic"))
         value = mapping(fleet.get(f"{q}_s")).get(s)
         rows.append(
             [f"{NAMES[q]} {s}, limit {text.quantity(item.get('limit_s'), 's')}", text.quantity(value, "s")]
         )
-    return [Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision")]
+    return [
+        Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision"),
+        *_widths(fleet),
+        *_day(mapping(fleet.get("day"))),
+    ]
+
+
+def _widths(fleet: dict[str, Any]) -> list[Table]:
+    """Wider replicas against more of them."""
+    keys = ("tp", "knee_requests_per_s", "replicas", "accelerators", "usd_per_h")
+    rows: list[list[Cell]] = [
+        [as_cell(item.get(key)) for key in keys] for item in mappings(fleet.get("widths"))
+    ]
+    columns = [Column("tp", "", 0), Column("knee of one [requests/s]", "", 0), Column("replicas", "", 0),
+               Column("accelerators, spares too", "", 0), Column("USD/h", "", 0)]  # fmt: skip
+    return (
+        [Table("Scale up or scale out: wider replicas or more of them", columns, rows, role="detail")]
+        if rows
+        else []
+    )
+
+
+def _day(day: dict[str, Any]) -> list[Table]:
+    """The fleet over a day: every time at which its size changes."""
+    if not day:
+        return []
+    hours, rates, needed, rented = (
+        list(day[key]) for key in ("hour", "rate_per_s", "replicas", "rented_replicas")
+    )
+    changes = [i for i in range(len(hours)) if i == 0 or needed[i] != needed[i - 1]]
+    ends = [*changes[1:], len(hours)]
+    rows: list[list[Cell]] = [
+        [f"{_clock(hours[first])} to {_clock(hours[last] if last < len(hours) else 24.0)}", as_cell(max(rates[first:last])),
+         as_cell(needed[first]), as_cell(rented[first])]
+        for first, last in zip(changes, ends, strict=True)
+    ]  # fmt: skip
+    columns = [
+        Column("time", "", 0),
+        Column("requests/s", "", 0),
+        Column("replicas", "", 0),
+        Column("of them rented", "", 0),
+    ]
+    return [Table("The fleet over a day, spares included", columns, rows, role="detail")]
+
+
+def _clock(hour: float) -> str:
+    minutes = round(hour * 60.0)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def _narrow(result: dict[str, object]) -> list[Table]:
@@ -302,7 +422,7 @@ def charts(envelope: Envelope) -> list[Chart]:
     marks = [Mark("slo ends", float(knee))] if isinstance(knee, (int, float)) else []
     limits = {(str(i["quantity"]), str(i["statistic"])): i["limit_s"] for i in mappings(result.get("slo"))}
     found: list[Chart] = []
-    for quantity in ("ttft", "tpot"):
+    for quantity in ("e2e",) if result.get("is_one_pass") else ("ttft", "tpot"):
         series = []
         for statistic in ("p99", "mean"):
             series.append(
@@ -322,7 +442,9 @@ def charts(envelope: Envelope) -> list[Chart]:
     steady = [i for i, step in enumerate(common.array(result, "step_s", len(loads))) if step is not None]
     if not steady:
         return []
-    found.append(_exchange(result))
+    if not result.get("is_one_pass"):
+        found.append(_exchange(result))
+    found += _day_chart(mapping(mapping(result.get("fleet")).get("day")))
     layers = common.largest(
         {name: [common.array(parts, name, len(loads))[i] for i in steady] for name in parts}, len(steady)
     )
@@ -331,6 +453,20 @@ def charts(envelope: Envelope) -> list[Chart]:
               "Parts of a step stacked over the load", kind="stack", y_quantity="s")
     )  # fmt: skip
     return found
+
+
+def _day_chart(day: dict[str, Any]) -> list[Chart]:
+    """Replicas over a day, and those of them that are always there."""
+    if not day:
+        return []
+    hours = [float(hour) for hour in day["hour"]]
+    series = [
+        Series("needed", hours, [float(one) for one in day["replicas"]]),
+        Series("base, paid all day", hours, [float(day["base_replicas"])] * len(hours), style="dashed"),
+    ]
+    return [
+        Chart("The fleet over a day", "hour", "replicas", series, "Replicas needed over a day beside those that are always there", x_log=False)
+    ]  # fmt: skip
 
 
 def _exchange(result: Mapping[str, object]) -> Chart:
@@ -352,7 +488,12 @@ def figures(envelope: Envelope) -> list[str]:
     result = result_of(envelope)
     if result.get("load_kind") == "offline":
         return ["serving_step"]
-    return ["serving", "serving_load", "serving_step"]
+    found = (
+        ["serving_load", "serving_step"]
+        if result.get("is_one_pass")
+        else ["serving", "serving_load", "serving_step"]
+    )
+    return [*found, "serving_day"] if mapping(mapping(result.get("fleet")).get("day")) else found
 
 
 def notes(envelope: Envelope) -> list[str]:

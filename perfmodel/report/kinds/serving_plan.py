@@ -38,7 +38,8 @@ def answer(envelope: Envelope) -> str:
             f" ({reasons})." if reasons else "."
         )
     best = found[0]
-    words = f"Cheapest: {_named(best)}: {counted(int(best['replicas']), 'replica', 'replicas')}"
+    one = "group" if mapping(best["layout"]).get("prefill") else "replica"
+    words = f"Cheapest: {_named(best)}: {counted(int(best['replicas']), one, f'{one}s')}"
     if best.get("spare"):
         words += f" and {best['spare']} to spare"
     words += f", {counted(int(best['accelerators']), 'accelerator', 'accelerators')} for {text.number(best['requests_per_s'])} requests/s"
@@ -50,11 +51,14 @@ def answer(envelope: Envelope) -> str:
         words += (
             f" Next hardware: {_named(other)} at {text.quantity(other['usd_per_million_tokens'], 'USD')}."
         )
+    if best.get("max_batched_tokens") is None:
+        words = words.replace("output tokens", "answers")
     return f"{words} {result.get('evaluated', 0):,} configurations were tried."
 
 
 def _named(item: dict[str, object]) -> str:
-    return f"{item['cluster']}, {item['precision']}, keys and values in {item['kv_precision']}, {layout_text(mapping(item['layout']))}"
+    kept = "" if item.get("max_batched_tokens") is None else f", keys and values in {item['kv_precision']}"
+    return f"{item['cluster']}, {item['precision']}{kept}, {layout_text(mapping(item['layout']))}"
 
 
 def tables(envelope: Envelope) -> list[Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perfmodel.report import text
@@ -121,10 +122,11 @@ def over_load(envelope: Envelope) -> Figure:
     loads = _loads(result)
     figure, first = style.new("", "", "", size=(9.0, 7.2))
     first.remove()
-    grid = figure.subplots(2, 1, sharex=True)
+    quantities = ("e2e",) if result.get("is_one_pass") else ("ttft", "tpot")
+    grid = figure.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
     limits = mappings(result.get("slo"))
     knee = mapping(mapping(result.get("knee")).get("slo")).get("load")
-    for axes, quantity in zip(grid, ("ttft", "tpot"), strict=True):
+    for axes, quantity in zip(grid, quantities, strict=True):
         times = mapping(result.get(f"{quantity}_s"))
         p99 = common.array(times, "p99", len(loads))
         factor = style.unit_axis(axes, "y", p99, "s", kind.NAMES[quantity])
@@ -168,8 +170,9 @@ def over_load(envelope: Envelope) -> Figure:
         axes.yaxis.set_minor_formatter(NullFormatter())
         style.legend(axes, loc="upper left")
     steady = [load for load, good in zip(loads, result.get("stable") or (), strict=False) if good]
-    style.k_axis(grid[1], steady or loads, kind.LOADS.get(str(result.get("load_kind")), "load"))
-    grid[0].tick_params(labelbottom=False)
+    style.k_axis(grid[-1], steady or loads, kind.LOADS.get(str(result.get("load_kind")), "load"))
+    for axes in grid[:-1]:
+        axes.tick_params(labelbottom=False)
     grid[0].set_title(style.plain(f"Latencies over load, {kind.title(envelope)}"))
     return figure
 
@@ -185,7 +188,7 @@ def step(envelope: Envelope) -> Figure:
         {name: [common.array(parts, name, len(loads))[i] for i in shown] for name in parts}, len(shown)
     )
     figure, axes = style.new(
-        f"The mean step by part, {kind.title(envelope)}",
+        f"The mean {'batch' if result.get('is_one_pass') else 'step'} by part, {kind.title(envelope)}",
         kind.LOADS.get(str(result.get("load_kind")), "load"),
         "",
         size=(9.0, 6.0),
@@ -194,7 +197,7 @@ def step(envelope: Envelope) -> Figure:
     bottom = [0.0] * len(shown)
     for row, (name, values) in enumerate(layers.items()):
         heights = [(v or 0.0) / factor for v in values]
-        axes.bar(range(len(shown)), heights, bottom=bottom, width=0.72, label=style.plain(name.replace("_", " ")),
+        axes.bar(range(len(shown)), heights, bottom=bottom, width=0.72, label=style.plain(kind.part_name(name, bool(result.get("is_one_pass")))),
                  color=style.COLORS[row % len(style.COLORS)], edgecolor="white", linewidth=0.6, hatch=style.HATCHES[row % len(style.HATCHES)])  # fmt: skip
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     axes.set_xticks(range(len(shown)), [text.number(float(loads[i])) for i in shown])
@@ -250,7 +253,46 @@ def front(envelope: Envelope) -> Figure:
     return figure
 
 
+def day(envelope: Envelope) -> Figure:
+    """Replicas over a day: the base, and what is rented on top of it for the peak."""
+    from matplotlib.ticker import MaxNLocator
+
+    found = mapping(mapping(result_of(envelope).get("fleet")).get("day"))
+    hours = [float(hour) for hour in found["hour"]]
+    edges = [*hours, 24.0]
+    needed, base = [float(one) for one in found["replicas"]], float(found["base_replicas"])
+    figure, axes = style.new(
+        f"The fleet over a day, {kind.title(envelope)}", "hour", "replicas", size=(9.0, 5.2)
+    )
+    axes.stairs(
+        [min(one, base) for one in needed],
+        edges,
+        fill=True,
+        color=style.BLUE,
+        alpha=0.55,
+        label="of the base",
+    )
+    axes.stairs(needed, edges, baseline=[min(one, base) for one in needed], fill=True, color=style.COLORS[1], alpha=0.55,
+                hatch=style.HATCHES[1], label="rented")  # fmt: skip
+    axes.axhline(base, color=style.GREY, linewidth=1.2, linestyle="--", label="base, paid all day")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    rates = axes.twinx()
+    rates.plot([0.5 * (a + b) for a, b in pairwise(edges)], [float(one) for one in found["rate_per_s"]],
+               color=style.RED, marker="o", markersize=3, label="requests/s")  # fmt: skip
+    rates.set_ylabel("requests/s")
+    rates.set_ylim(0, 1.35 * max(float(one) for one in found["rate_per_s"]))
+    rates.grid(visible=False)
+    axes.set_xlim(0, 24)
+    axes.set_xticks(range(0, 25, 3))
+    axes.set_ylim(0, 1.35 * max(needed))
+    handles, labels = axes.get_legend_handles_labels()
+    more, words = rates.get_legend_handles_labels()
+    axes.legend([*handles, *more], [*labels, *words], loc="upper left", ncols=2)
+    return figure
+
+
 PLOTS: dict[str, object] = {
+    "serving_day": day,
     "serving": exchange,
     "serving_load": over_load,
     "serving_step": step,

@@ -3,7 +3,7 @@ import { legend, lines, shares } from "/charts.js";
 import { number, quantity } from "/state.js";
 
 const $ = (id) => document.getElementById(id);
-const TEXTS = ["workload", "cluster", "precision", "kv_precision", "engine", "load"];
+const TEXTS = ["workload", "cluster", "precision", "kv_precision", "engine", "prefill", "load"];
 const NUMBERS = ["input_tokens", "output_tokens", "spread", "prefix_hit", "ttft_p99_s", "tpot_p99_s", "demand_per_s", "price"];
 const LOADS = { rate: "requests/s", concurrency: "in flight" };
 let busy = false;

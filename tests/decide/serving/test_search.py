@@ -17,6 +17,13 @@ def planned(service, block=None, wanted=None, clusters=("dgx-h100",)):
     return result.envelope()["result"], met
 
 
+def ranks(layout):
+    own = layout["tp"] * layout["pp"] * layout["dp"]
+    if "prefill" not in layout:
+        return own
+    return layout["prefill_replicas"] * ranks(layout["prefill"]) + layout["decode_replicas"] * own
+
+
 def test_candidates_keep_what_is_asked_and_come_cheapest_first(service):
     found, met = planned(service, {"demand": "40 /s"})
     assert met
@@ -25,7 +32,7 @@ def test_candidates_keep_what_is_asked_and_come_cheapest_first(service):
     for item in found["candidates"]:
         assert item["knee_requests_per_s"] * item["replicas"] >= 40 * (1 - 1e-9)
         assert item["tpot_p99_s"] <= 0.030 * 1.05
-        assert item["accelerators"] == (item["replicas"] + 1) * item["layout"]["tp"] * item["layout"]["pp"]
+        assert item["accelerators"] == (item["replicas"] + 1) * ranks(item["layout"])
 
 
 def test_the_front_is_one(service):
@@ -75,3 +82,27 @@ def test_hardware_is_compared(service):
     found, _ = planned(service, {"demand": "40 /s"}, clusters=("dgx-h100", "hgx-a100"))
     assert {item["cluster"] for item in found["candidates"]} == {"dgx-h100", "hgx-a100"}
     assert found["candidates"][0]["cluster"] == "dgx-h100"  # at the same price
+
+
+def test_long_prompts_beside_quick_tokens_are_prefilled_apart(service):
+    asked = {
+        "input_tokens": 6000,
+        "slo": {"ttft": {"p99": "3 s"}, "tpot": {"p99": "11 ms"}},
+        "demand": "200 /s",
+    }
+    costs = {}
+    for prefill in ("chunked", "disaggregated"):
+        found, met = planned(service, asked | {"prefill": prefill})
+        assert met
+        assert all(
+            ("prefill" in item["layout"]) == (prefill == "disaggregated") for item in found["candidates"]
+        )
+        costs[prefill] = found["candidates"][0]["usd_per_million_tokens"]
+    both = planned(service, asked)[0]["candidates"][0]
+    assert both["usd_per_million_tokens"] == min(costs.values())
+    assert costs["disaggregated"] < costs["chunked"]
+
+
+def test_only_engines_that_hand_caches_over_are_split(service):
+    found, _ = planned(service, {"engine": "tgi"})
+    assert all("prefill" not in item["layout"] for item in found["candidates"])
