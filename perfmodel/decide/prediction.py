@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,14 +118,14 @@ def key_refused(layout: Layout, refusal: Refusal) -> str | None:
     return _KEYS.get(refusal)
 
 
-def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
+def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, object]:
     """What reproduces the answer."""
     data = job.model_dump(mode="json", exclude_none=True)
     data["beliefs"] = "calibrated" if beliefs.calibration is not None else "shipped"
     return data | files_read(beliefs)
 
 
-def files_read(beliefs: Beliefs | None, **others: Any) -> dict[str, Any]:
+def files_read(beliefs: Beliefs | None, **others: object) -> dict[str, object]:
     """The `files` of `inputs`: fingerprints by the option that named them; nothing where no file was read."""
     files = {
         **({"beliefs": dict(beliefs.origin)} if beliefs is not None and beliefs.origin else {}),
@@ -149,7 +148,7 @@ def priced(job: Job) -> tuple[Tariff, bool]:
     ), False
 
 
-def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
+def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, object]:
     """The documented `result` of a prediction."""
     if not found.feasible.any():
         return _nothing_fits(job, found, beliefs)
@@ -240,7 +239,7 @@ def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
     return np.asarray(found.setup.global_batch * runs / usd)
 
 
-def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Any] | None:
+def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Array | NDArray[np.int64]] | None:
     """The whole run at each K; None where its length is not stated."""
     if job.run_samples is None and job.steps is None:
         return None
@@ -279,7 +278,7 @@ def _lost_energy(cost: Decision) -> list[str]:
     return [told] if lost > NOTED_LOSS else []
 
 
-def _memory(found: Curve) -> dict[str, Any]:
+def _memory(found: Curve) -> dict[str, object]:
     """Bytes a device needs at each K, by part as well, and those it has: known where nothing fits too."""
     shape = found.k.shape
     return {
@@ -310,9 +309,9 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
     keys = [
         key
         for key in ("tp", "pp", "cp", "ep", "sharding", "recompute", "micro_batch")
-        if before[key] != after[key]
+        if before.get(key) != after.get(key)
     ]
-    words = ", ".join(f"{key} {before[key]} -> {after[key]}" for key in keys)
+    words = ", ".join(f"{key} {before.get(key)} -> {after.get(key)}" for key in keys)
     why = (
         f"K = {int(found.k[base])} is short of memory; K = {int(found.k[best])} runs another layout ({words})"
     )
@@ -333,7 +332,7 @@ def _odd_vocabulary(found: Curve) -> list[str]:
     ]
 
 
-def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
+def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
     blank = np.full(k.shape, np.nan)
@@ -393,7 +392,7 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
     }
 
 
-def _nearest(found: Curve, beliefs: Beliefs) -> dict[str, Any] | None:
+def _nearest(found: Curve, beliefs: Beliefs) -> dict[str, object] | None:
     """The next larger K at which something fits, with its fastest layout; None where none does."""
     k = smallest_that_fits(found.setup)
     if k is None:
@@ -415,7 +414,7 @@ def _nearest(found: Curve, beliefs: Beliefs) -> dict[str, Any] | None:
 _CHOICE = ("k", "cost_usd", "cost_usd_low", "cost_usd_high", "time_s", "run_s", "k_low", "k_high")
 
 
-def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, Any]:
+def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, object]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
     at = int(np.flatnonzero(found.k == choice.k)[0])
     spent = [float(values[at]) if np.isfinite(values[at]) else None for values in costs.values()]
@@ -423,7 +422,7 @@ def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, 
     return dict(zip(_CHOICE, values, strict=True))
 
 
-def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
+def _boundaries(job: Job, k: Array) -> list[dict[str, object]]:
     """Where a node, a scale-up domain and a leaf are full, inside the range."""
     node = job.cluster.node
     marks = [("node", float(node.accelerators_per_node))]

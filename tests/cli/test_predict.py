@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli.main import main
+from perfmodel.report.text import quantity
 
 JOB = """\
 name: small
@@ -262,9 +263,14 @@ def test_sensitivity_is_told_in_words(capsys):
 
 
 def test_one_k_has_a_time_and_no_knee(capsys):
-    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1", "--full"]) == 0
+    job = ["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1"]
+    assert main([*job, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["result"]
+    times = [found[name][0] for name in ("time_s", "time_s_low", "time_s_high")]
+    takes, low, high = (quantity(time_s, "s", times[0]) for time_s in times)
+    assert main([*job, "--full"]) == 0
     shown = capsys.readouterr().out
-    assert "K = 1 takes " in shown
+    assert f"K = 1 takes {takes} a step ({low} to {high})" in shown
     assert "nee" not in shown.replace("needs", "")
     assert "input stall" not in shown  # a trace of a rounded maximum
     table = shown[shown.index("Sensitivity") : shown.index("Change of the step time")]

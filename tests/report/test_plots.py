@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import UsageError
 from perfmodel.report import plots
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.plots import style
 
 CASES = [
@@ -234,7 +234,7 @@ def test_the_figure_that_shows_more_comes_first(make):
     told = make["prediction"]()
     for share, first in ((0.9, "efficiency"), (0.2, "speedup")):
         told["result"]["efficiency"] = [1.0, *[share] * (len(told["result"]["k"]) - 1)]
-        assert module_of(told).figures(told)[0] == first
+        assert rendering_of(told).figures(told)[0] == first
 
 
 def test_plan_shows_budget_and_deadline(make):
@@ -287,7 +287,7 @@ def test_hostile_names_do_not_break_a_plot(make):
 def test_every_figure_a_kind_offers_can_be_drawn(make):
     for kind, build in make.items():
         envelope = build()
-        for name in module_of(envelope).figures(envelope):
+        for name in rendering_of(envelope).figures(envelope):
             assert (kind, name) in CASES
 
 

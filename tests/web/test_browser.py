@@ -119,10 +119,12 @@ def serving(answers):
     app = server.build(Workers(lambda: answers), server.limits_for("127.0.0.1"))
     thread = threading.Thread(target=app.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    app.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        app.should_exit = True
+        thread.join(60)
+        listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -134,17 +136,21 @@ def browser(tmp_path_factory):
         [DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     base = f"http://127.0.0.1:{port}"
-    for _ in range(100):
+    try:
+        for _ in range(100):
+            try:
+                if httpx.get(f"{base}/status", timeout=5, trust_env=False).json()["value"]["ready"]:
+                    break
+            except (httpx.TransportError, KeyError):
+                time.sleep(0.1)
+        session = Browser(base, tmp_path_factory.mktemp("profile"))
         try:
-            if httpx.get(f"{base}/status", timeout=5, trust_env=False).json()["value"]["ready"]:
-                break
-        except (httpx.TransportError, KeyError):
-            time.sleep(0.1)
-    session = Browser(base, tmp_path_factory.mktemp("profile"))
-    yield session
-    session.close()
-    process.terminate()
-    process.wait(10)
+            yield session
+        finally:
+            session.close()
+    finally:
+        process.terminate()  # the driver ends its browser
+        process.wait(30)
 
 
 @pytest.fixture

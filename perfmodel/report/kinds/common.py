@@ -241,6 +241,16 @@ def boundaries(result: Mapping[str, object]) -> list[Mark]:
     return marks
 
 
+def answer(envelope: Envelope) -> str:
+    """The result's own sentence."""
+    return str(result_of(envelope).get("answer") or "")
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The notes and warnings of the result."""
+    return notes_of(result_of(envelope))
+
+
 def notes_of(result: Mapping[str, object]) -> list[str]:
     """The result's own notes and warnings."""
     found = []

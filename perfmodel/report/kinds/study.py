@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -16,6 +15,7 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    as_cell,
     inputs_of,
     listed,
     mapping,
@@ -202,7 +202,7 @@ def _bend_why(bend: Mapping[str, object]) -> str:
 def _decision(result: Mapping[str, object]) -> list[Table]:
     bend = mapping(result.get("bend"))
     serving = mapping(result.get("serving"))
-    choices: list[tuple[str, Any, str]] = [
+    choices: list[tuple[str, object, str]] = [
         ("recommended", result.get("recommended_k"), "largest K that clears quality and efficiency"),
         ("bend", bend.get("k"), _bend_why(bend)),
         ("cheapest", result.get("cost_optimal_k"), "least cost per unit of work"),
@@ -222,7 +222,7 @@ def _decision(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [
             label,
-            k,
+            as_cell(k),
             *(common.at(result, key, k) for key in ("mean_s", "speedup", "efficiency", "cost_usd")),
             why,
         ]

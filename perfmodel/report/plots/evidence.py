@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
@@ -100,7 +101,7 @@ def calibration(envelope: Envelope) -> Figure:
 def sweeps(envelope: Envelope) -> Figure:
     """Bus bandwidth of each collective sweep against its bytes: measured points, and the fit through them."""
     result = result_of(envelope)
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in mappings(result.get("sweep_points")):
         groups.setdefault(str(row["sweep"]), []).append(row)
     figure, axes = style.new("Collective sweeps and their fits", "message [B]", "")
@@ -187,7 +188,7 @@ def audit(envelope: Envelope) -> Figure:
     return figure
 
 
-def _audited_efficiency(envelope: Envelope, rows: list[Any]) -> Figure:
+def _audited_efficiency(envelope: Envelope, rows: Sequence[Mapping[str, object]]) -> Figure:
     """Claimed against predicted efficiency, of a claim that names neither times nor a batch to make them from."""
     figure, axes = style.new(audit_kind.title(envelope), "", "efficiency E = S / K")
     ladder = [r for r in mappings(result_of(envelope).get("ladder")) if _number(r.get("efficiency"))]
@@ -196,7 +197,9 @@ def _audited_efficiency(envelope: Envelope, rows: list[Any]) -> Figure:
         low, high = ([float(r[key]) for r in ladder] for key in ("low", "high"))
         axes.fill_between(k, low, high, color=style.BLUE, alpha=0.18, linewidth=0, label="95 % band")
     axes.plot(k, [float(r["efficiency"]) for r in ladder], color=style.BLUE, marker="o", label="predicted")
-    claimed = [(float(r["k"]), float(r["efficiency"])) for r in rows if _number(r.get("efficiency"))]
+    claimed = [
+        (float(r["k"]), float(r["efficiency"])) for r in mappings(rows) if _number(r.get("efficiency"))
+    ]
     axes.plot(
         [x for x, _ in claimed], [y for _, y in claimed], "D", color=style.RED, label="claimed", zorder=5
     )

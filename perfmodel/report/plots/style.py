@@ -61,7 +61,7 @@ def context() -> AbstractContextManager[None]:
     """The settings, for the time of drawing or saving only: global state stays as it was."""
     import matplotlib
 
-    settings: dict[Any, Any] = {
+    settings: dict[Any, object] = {
         key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"
     }
     return matplotlib.rc_context(settings | _SETTINGS)
