@@ -231,7 +231,8 @@ def parse(text: str | float | int, dimension: str) -> float:
     if re.match(r",\d", unit):
         raise UnitError(f'a comma in the number: "{text}"', COMMA_HELP)
     try:
-        found, scale = unit_scale("day" if unit == "days" else unit, dimension)  # as `in_words` writes it
+        # As `in_words` and the tables write it.
+        found, scale = unit_scale("day" if unit in ("days", "d") else unit, dimension)
     except UnitError:
         if dimension == "1":
             raise UnitError(f'"{text}" has a unit, expected a plain number', f"write {number}") from None
@@ -327,7 +328,7 @@ def in_words(value: float, dimension: str, digits: int = 4, like: float | None =
 
     >>> in_words(23339.6, "USD"), in_words(2 * 86400.0, "s"), in_words(86400.0, "s"), in_words(90.0, "s")
     ('23,340 USD', '2 days', '1 day', '1.5 min')
-    >>> parse("2 days", "s") == parse("2 day", "s")
+    >>> parse("2 days", "s") == parse("2 day", "s") == parse("2 d", "s")
     True
     """
     if dimension == "USD" and abs(value) >= 1000 and math.isfinite(value):

@@ -93,6 +93,7 @@ class Chart:
     alt: str
     kind: Literal["lines", "stack"] = "lines"
     x_log: bool = True
+    x_amount: bool = False  # of times or dollars, on round decimal ticks
     y_log: bool = False
     y_quantity: str = ""
     marks: Sequence[Mark] = field(default_factory=tuple)

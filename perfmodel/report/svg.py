@@ -86,6 +86,24 @@ def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
     return [2.0**i for i in range(first, last + 1, step)]
 
 
+def amount_ticks(low: float, high: float, most: int = 8) -> list[float]:
+    """Round decimal numbers over a log axis: 1, 2 and 5 of each power of ten, powers alone where these are too many.
+
+    >>> amount_ticks(1.7, 184, 8), amount_ticks(3, 3e6, 6)
+    ([2.0, 5.0, 10.0, 20.0, 50.0, 100.0], [10.0, 100.0, 1000.0, 10000.0, 100000.0, 1000000.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [float(f"{m}e{i}") for i in range(first, last + 1) for m in steps]
+        inside = [tick for tick in ticks if low * (1.0 - 1e-9) <= tick <= high * (1.0 + 1e-9)]
+        if 2 <= len(inside) <= most:
+            return inside
+    return nice_ticks(low, high, most) if high < 10.0 * low else log_ticks(low, high, most)
+
+
+AMOUNTS = ("s", "USD", "J", "Wh", "g", "us", "ms")  # stand on round decimal ticks
+
+
 def _lines(chart: Chart, width: int, height: int) -> str:
     xs = [x for s in chart.series for x in s.x]
     ys = [
@@ -110,12 +128,12 @@ def _lines(chart: Chart, width: int, height: int) -> str:
     out = [_axes(frame, chart.x_title, y_label)]
     narrow = width < 500
     x_ticks = (
-        log_ticks(x_low, x_high, 6 if narrow else 11)
+        (amount_ticks if chart.x_amount else log_ticks)(x_low, x_high, 6 if narrow else 11)
         if x_log
         else nice_ticks(x_low, x_high, 4 if narrow else 7)
     )
-    make = log_ticks if chart.y_log else nice_ticks
-    y_ticks = make(y_low / factor, y_high / factor, 7 if chart.y_log else 6)
+    logs = amount_ticks if chart.y_quantity in AMOUNTS else log_ticks
+    y_ticks = (logs if chart.y_log else nice_ticks)(y_low / factor, y_high / factor, 7 if chart.y_log else 6)
     out += [_x_tick(frame, x) for x in x_ticks]
     out += [_y_tick(frame, y * factor, y) for y in y_ticks]
     if chart.floor is not None:
@@ -261,7 +279,7 @@ def _point_marks(frame: _Frame, chart: Chart, narrow: bool) -> list[str]:
             continue
         x, y = frame.x(x_value), frame.y(y_value)
         label = ", ".join(together[x_value])
-        wide = 7.0 * len(label)
+        wide = 8.0 * len(label)
         anchor = "end" if x + wide > frame.right else "start"
         label_y = min(frame.bottom - 8, y + 24)
         if x - last_x < (90 if narrow else 110) and abs(label_y - last_y) < 18:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from perfmodel.report import spark, text
 from perfmodel.report.kinds import common, rendering_of
-from perfmodel.report.model import Column, Envelope, Table
+from perfmodel.report.model import Column, Envelope, Series, Table, result_of
 from perfmodel.report.screen import Part, first_screen, printed
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import main_table, tables
@@ -116,12 +117,15 @@ def _dim(words: str, console: Console) -> None:
 
 
 def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = False) -> list[str]:
-    """The main chart as characters: the speedup, or of weak scaling T(K0)/T(K) against a flat 1."""
+    """The main chart as characters: the speedup, or E against a flat 1, of weak scaling and where it shows more."""
+    told = common.curves(result_of(envelope))[0]
     for chart in rendering_of(envelope).charts(envelope):
         is_flat = chart.title == common.WEAK_SCALING
         if not chart.series or not (is_flat or chart.y_title == "speedup"):
             continue
-        main = chart.series[0]
+        main, title = chart.series[0], chart.y_title
+        if told == "efficiency" and not is_flat:
+            main, title, is_flat = _shares(main), "efficiency (ideal 1)", True
         letters = [(mark.label[:1].upper(), mark.x) for mark in chart.marks if mark.style != "boundary"]
         legend = ", ".join(
             f"{mark.label[:1].upper()} {mark.label}" for mark in chart.marks if mark.style != "boundary"
@@ -137,8 +141,17 @@ def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = Fa
             is_flat=is_flat,
         )
         if lines:
-            return ["", f"{chart.y_title} over K{'; ' + legend if legend else ''}"[:width], *lines]
+            return ["", f"{title} over K{'; ' + legend if legend else ''}"[:width], *lines]
     return []
+
+
+def _shares(speedup: Series) -> Series:
+    """E of a speedup: its share of K."""
+
+    def of(values: Sequence[float | None]) -> list[float | None]:
+        return [None if s is None else s / k for k, s in zip(speedup.x, values, strict=False)]
+
+    return replace(speedup, y=of(speedup.y), low=of(speedup.low), high=of(speedup.high))
 
 
 def print_table(table: Table, console: Console, fuller: str = "csv") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -81,6 +81,10 @@ class Shape:
     domain: int
     is_large: bool = True  # whether its states are worth sharding where nothing else cuts the network
     is_small: bool = False  # too small for a pipeline to be usual
+
+    def cut(self) -> Shape:
+        """As it is searched where nothing usual fits: a transformer whose work is stated, not counted, can be cut as well."""
+        return replace(self, is_transformer=self.heads > 0)
 
 
 # Parameters: from here on states are worth sharding in networks that are cut by nothing else.

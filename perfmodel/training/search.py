@@ -113,6 +113,7 @@ def _widened(setup: Setup, shape: Shape, edges: Bounds) -> Search:
     space = usual_space(shape, edges, int(setup.k.max(initial=1)))
     found = _tried(setup, shape, edges, space, Given(), np.arange(setup.k.size), own=True)
     without = np.flatnonzero(~np.isin(found.refusal, (Refusal.NONE, Refusal.NODES)))
+    shape = shape.cut()
     if not without.size or not shape.is_transformer:
         return found
     wide = edges.widened()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfmodel.errors import SpecError, UsageError
-from perfmodel.report import html, notebook
+from perfmodel.report import html, notebook, svg
 
 KINDS = [
     "prediction",
@@ -224,3 +224,12 @@ def test_frame_without_pandas_says_what_to_do(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pip install pandas"):
         notebook.frame(make["prediction"]())
+
+
+def test_times_stand_on_round_decimal_ticks_and_the_deadline_is_drawn(make):
+    told = make["plan"]()
+    told["inputs"]["deadline_s"] = 20.0
+    shown = html.render(told)
+    assert "deadline 20 s" in shown.split("Cost against time", 1)[1].split("</svg>", 1)[0]
+    assert svg.amount_ticks(1.7, 184.0) == [2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+    assert svg.amount_ticks(3.0, 4.0)  # within a decade

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -120,9 +120,10 @@ def run_task(target: Target, task: Task) -> Partial:
     """Evaluate every layout of one cluster at the K of the task; the widened bounds where nothing else fits."""
     found = _evaluated(target, task, task.ks, task.bounds)
     without = tuple(sorted(set(task.ks) - {c.k for c in found.fastest}))
-    if not without or not target.shape.is_transformer:
+    cut = target.shape.cut()
+    if not without or not cut.is_transformer:
         return found
-    wider = _evaluated(target, task, without, task.bounds.widened())
+    wider = _evaluated(replace(target, shape=cut), task, without, task.bounds.widened())
     if not wider.fastest:
         return found
     reached = {c.k for c in wider.fastest}

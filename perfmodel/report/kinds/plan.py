@@ -11,6 +11,7 @@ from perfmodel.report.model import (
     Chart,
     Column,
     Envelope,
+    Mark,
     Role,
     Series,
     Table,
@@ -180,7 +181,15 @@ def _front_chart(envelope: Envelope) -> list[Chart]:
     if front:
         series.insert(0, Series("Pareto front", [t / factor for t, _ in front], [c for _, c in front]))
     alt = f"Cost against time of {len(points)} layouts. {answer(envelope)}"
-    return [Chart("Cost against time", f"run time [{unit}]", "cost", series, alt=alt, y_quantity="USD")]
+    deadline = common.setting(envelope, "deadline_s")
+    marks = []
+    if isinstance(deadline, (int, float)):
+        marks = [Mark(f"deadline {text.quantity(deadline, 's')}", deadline / factor, style="boundary")]
+    return [
+        Chart(
+            "Cost against time", f"run time [{unit}]", "cost", series, alt=alt, x_amount=True, y_quantity="USD", marks=marks,
+        )
+    ]  # fmt: skip
 
 
 def _run(row: Mapping[str, object]) -> float:

@@ -191,6 +191,9 @@ def facts(envelope: Envelope) -> list[tuple[str, str, str]]:
     return found
 
 
+TOP_OF_EFFICIENCY = 1.05  # where the band of a chart is cut: what lies above tells nothing
+
+
 def charts(envelope: Envelope) -> list[Chart]:
     """Speedup with ideal and band, efficiency, stacked parts, cost."""
     result = result_of(envelope)
@@ -206,24 +209,29 @@ def charts(envelope: Envelope) -> list[Chart]:
     if measured:
         series.append(measured)
     subject = common.subject(envelope) or "this job"
+    e, least, most = (common.array(result, f"efficiency{end}", n) for end in ("", "_low", "_high"))
+    top = max(TOP_OF_EFFICIENCY, *(value for value in e if value is not None), 0.0)
+    most_shown = [None if value is None else min(value, top) for value in most]
+    shares = [Series("predicted", k, e, least, most_shown)]
+    if measured:
+        y = [None if s is None else s / x for x, s in zip(measured.x, measured.y, strict=True)]
+        shares.append(Series("measured", measured.x, y, style="dots"))
     found = [
         Chart(
             "Speedup", "K", "speedup", series, alt=f"Speedup of {subject} against K. {answer(envelope)}",
             y_log=True, y_quantity="x", marks=marks,
         ),
         Chart(
-            "Efficiency", "K", "efficiency", [Series("predicted", k, common.array(result, "efficiency", n))],
+            "Efficiency", "K", "efficiency", shares,
             alt=f"Efficiency of {subject} against K.", y_quantity="%", marks=marks, floor=_threshold(result),
         ),
     ]  # fmt: skip
+    if common.curves(result)[0] == "efficiency":
+        found.reverse()
     if common.setting(envelope, "regime") == "weak":
-        e, least, most = (common.array(result, f"efficiency{end}", n) for end in ("", "_low", "_high"))
         at_e = [Mark(m.label, m.x, common.at(result, "efficiency", int(m.x)), m.style) for m in marks]
         alt = f"T(K0)/T(K) of {subject} against a flat one. {answer(envelope)}"
-        ratios = [Series("predicted", k, e, least, most)]
-        if measured:
-            y = [None if s is None else s / x for x, s in zip(measured.x, measured.y, strict=True)]
-            ratios.append(Series("measured", measured.x, y, style="dots"))
+        ratios = [Series("predicted", k, e, least, most), *shares[1:]]
         found = [common.weak_chart(ratios, k, alt, at_e, _threshold(result))]
     parts = mapping(result.get("parts_s"))
     layers = [Series(name, k, values) for name, values in common.largest(parts, n).items()]

@@ -157,6 +157,8 @@ def charts(envelope: Envelope) -> list[Chart]:
             marks=[Mark(m.label, m.x) for m in marks], floor=mapping(result.get("threshold")).get("value"),
         ),
     ]  # fmt: skip
+    if common.curves(result)[0] == "efficiency":
+        found.reverse()
     if result.get("regime") == "weak":  # the scaled speedup and E would tell the same once more
         e, half = (common.array(result, key, n) for key in ("efficiency", "efficiency_ci95"))
         low, high = (

@@ -126,6 +126,22 @@ function facts(entries) {
   }));
 }
 
+const STRAIGHT = 0.5; // where no efficiency is below it, a speedup on log axes looks like the ideal line
+
+/** Puts the chart that shows more in the large place. */
+function lead(id) {
+  const main = document.querySelector(".main-chart");
+  const wanted = $(id).closest("figure");
+  if (main === wanted) return;
+  const place = document.createComment("");
+  wanted.replaceWith(place);
+  main.replaceWith(wanted);
+  place.replaceWith(main);
+  main.classList.remove("main-chart");
+  wanted.classList.add("main-chart");
+  wanted.querySelector("figcaption").append(" ", $("subject"));
+}
+
 function charts() {
   const result = now.result;
   const old = before?.result;
@@ -152,11 +168,14 @@ function charts() {
     const scale = isWeak ? () => start : () => base * start;
     series.push({ name: "measured", look: "s2 dots", x: state.timings.map((t) => t.k), y: state.timings.map((t) => scale() / t.time_s) });
   }
+  const known = result.efficiency.filter((e) => e !== null);
+  const top = Math.max(1.05, ...known); // what of the band lies above tells nothing
+  lead(!isWeak && known.length && Math.min(...known) >= STRAIGHT ? "chart-efficiency" : "chart-speedup");
   legend($("legend-speedup"), series.map(({ name, look }) => ({ name, look })));
   lines($("chart-speedup"), { ...common, title: isWeak ? "Weak scaling" : "Speedup against K", alt: now.summary?.answer ?? "", yTitle: isWeak ? "T(K0) / T(K)" : "speedup", series, yLog: !isWeak, show: both(key, isWeak ? "%" : "x") });
   lines($("chart-efficiency"), {
     ...common, title: "Efficiency against K", alt: "The zone under the threshold is shaded.", yTitle: "efficiency [%]", percent: true, bounds: [],
-    series: [line("now", "s0", result, "efficiency"), ...(ghost ? [line("baseline", "s5 ghost", old, "efficiency")] : [])],
+    series: [{ ...line("now", "s0", result, "efficiency"), low: result.efficiency_low, high: result.efficiency_high?.map((e) => (e === null ? null : Math.min(e, top))) }, ...(ghost ? [line("baseline", "s5 ghost", old, "efficiency")] : [])],
     floor: knee(result).value ?? 0.7, show: both("efficiency", "%"),
   });
   const parts = largest(result.parts_s ?? {}, 7);
