@@ -31,9 +31,6 @@ GATHERED_LAYERS = 2.0  # whose sharded weights are whole at once: the one at wor
 # Of a logit, where torch's own loss is cut over tensor-parallel ranks: its backward pass adds the exponential to the gradient
 # and multiplies, each in a tensor of its own (torch/distributed/tensor/parallel/loss.py).
 CUT_LOSS_BYTES = 4.0
-# Of torch's pipelines on the first stages, beyond what is counted: six published runs of one model (torchtitan's tables 5 and 6)
-# hold 5 to 22 % more, and differ by 15 % where the count is the same. The cause is not known; this factor is from these runs.
-PIPELINE_MORE = 0.11
 KEPT_LOGIT_BYTES = (
     2.0  # of a logit that torch's pipeline keeps, of every micro-batch, to hand them back after the step
 )
@@ -205,9 +202,7 @@ def _stage(
     passing = batch * ops.widest_inner / at.tp * width
     # PyTorch's pipeline has a buffer for what each micro-batch receives, and keeps what the stage made of those in flight.
     handed = batch * ops.tokens * ops.hidden * width / once * (at.accumulation + alive)
-    held = sum(states, np.zeros(())) + activations + logits
-    more = 0.0 if last else PIPELINE_MORE
-    passing = passing + np.where(torch & (at.pp > 1.0), handed + more * held, 0.0)
+    passing = passing + np.where(torch & (at.pp > 1.0), handed, 0.0)
     return dict(
         zip(
             MEMORY_PARTS,
