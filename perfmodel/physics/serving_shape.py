@@ -21,7 +21,7 @@ from perfmodel.specs.workload import Workload
 
 Array = NDArray[np.float64]
 
-STATE_BYTES = 4.0  # of an element of a recurrent state, which stays in 32 bit (assumed)
+STATE_BYTES = 4.0  # of an element of a recurrent state, which stays in 32 bit
 
 
 @dataclass(frozen=True, slots=True)
