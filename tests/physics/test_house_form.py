@@ -14,7 +14,7 @@ MODULES = sorted(Path(physics.__file__).parent.glob("*.py"))
 FORMED = {
     "algorithms", "collectives", "compute", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws",
     "layouts", "machine", "memory", "operations", "parts", "pipeline", "products", "queueing", "roofline", "serving",
-    "serving_coefficients", "serving_shape", "serving_step", "serving_tail", "state_bytes", "straggler_fit", "stragglers",
+    "serving_coefficients", "serving_step", "serving_tail", "state_bytes", "straggler_fit", "stragglers",
     "topology", "variation", "waiting", "wiring", "workdepth",
 }  # fmt: skip
 
