@@ -123,7 +123,7 @@ def test_beyond_two_failures_a_checkpoint_the_interval_is_the_time_between_failu
 @pytest.mark.parametrize("untouched", [0.0, 0.3, 0.8])
 def test_a_run_that_is_interrupted_takes_longer_by_a_gamma_variable_of_its_own_moments(untouched):
     """Mean and variance of all runs, of which a share takes the floor, leave these to the others."""
-    mean, variance, floor = 120.0, 400.0, 100.0
+    mean, variance, floor = 120.0, 4000.0, 100.0
     run = WallTime(*(np.asarray(v) for v in (mean, variance, floor, 1.0, untouched)))
     excess = (mean - floor) / (1.0 - untouched)
     square = (variance + (mean - floor) ** 2) / (1.0 - untouched)
