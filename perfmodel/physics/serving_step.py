@@ -24,7 +24,6 @@ Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49 (the exchange); Johnson, Kotz, 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +34,7 @@ from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape
 
 Array = NDArray[np.float64]
+Number = float | Array
 
 LOGIT_BYTES = 2.0  # of an element of the embeddings and the last product, which stay in 16 bit (assumed)
 ACTIVATION_BYTES = 2.0  # of an element that tensor parallelism exchanges: 16 bit (assumed)
@@ -51,23 +51,23 @@ class Deployment:
     A replica has ``tensor * pipeline * attention_replicas`` accelerators.
     """
 
-    tensor: Any = 1.0  # ranks that cut the weights of attention
-    pipeline: Any = 1.0  # stages
-    attention_replicas: Any = 1.0  # groups that hold sequences of their own and share the experts
-    expert_ranks: Any = (
+    tensor: Number = 1.0  # ranks that cut the weights of attention
+    pipeline: Number = 1.0  # stages
+    attention_replicas: Number = 1.0  # groups that hold sequences of their own and share the experts
+    expert_ranks: Number = (
         1.0  # ranks over which whole experts are spread; 1: each expert is cut by tensor parallelism
     )
-    weight_bytes: Any = 2.0  # of an element of dense weights
-    expert_bytes: Any = 2.0  # of an element of routed experts
-    cache_bytes: Any = 2.0  # of an element of keys and values
-    dense_in_16_bit: Any = 0.0  # 1 where dense products run in 16 bit although the experts' do not
-    memory_fraction: Any = 0.9  # share of the memory that the engine takes
-    max_sequences: Any = 256.0  # at once, in the whole replica
-    chunk_tokens: Any = 8192.0  # budget of a step
-    mixed: Any = 1.0  # 1: prompts share a step with decodes; 0: they stop them
-    reserve: Any = 0.5  # share of the output that a sequence holds memory for, on average
-    draft_tokens: Any = 0.0  # proposed a step
-    acceptance: Any = 0.0  # probability that a proposed token is accepted
+    weight_bytes: Number = 2.0  # of an element of dense weights
+    expert_bytes: Number = 2.0  # of an element of routed experts
+    cache_bytes: Number = 2.0  # of an element of keys and values
+    dense_in_16_bit: Number = 0.0  # 1 where dense products run in 16 bit although the experts' do not
+    memory_fraction: Number = 0.9  # share of the memory that the engine takes
+    max_sequences: Number = 256.0  # at once, in the whole replica
+    chunk_tokens: Number = 8192.0  # budget of a step
+    mixed: Number = 1.0  # 1: prompts share a step with decodes; 0: they stop them
+    reserve: Number = 0.5  # share of the output that a sequence holds memory for, on average
+    draft_tokens: Number = 0.0  # proposed a step
+    acceptance: Number = 0.0  # probability that a proposed token is accepted
 
     @property
     def accelerators(self) -> Array:

@@ -8,10 +8,10 @@ which a benchmark starts waits for the prompts of the burst, in the order of the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.queueing import Latency, Traffic, latency
@@ -45,7 +45,7 @@ def replica_queue(
     load: Load,
     rate_per_s: Array,
     c: ServingCoefficients,
-    slots: Any = None,
+    slots: ArrayLike | None = None,
 ) -> Latency:
     """The queue of one lane of a replica at `rate_per_s` [1/s] of the replica; times of its steps are not yet per token.
 

@@ -111,7 +111,7 @@ def chunks_alive(pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike, *, las
     """Micro-batches, as parts of a stage's layers, whose activations the first or the last stage holds under 1F1B.
 
     The first stage keeps min(p, m) micro-batches and the last one; interleaving adds (p - 1)/(p v) of it to the first and
-    keeps p (v - 1)/v more on the last. Where nobody said how many virtual stages there are (NaN) there is one.
+    keeps p (v - 1)/v more on the last, but never more than there are. Where nobody said how many virtual stages there are (NaN) there is one.
 
     Parameters
     ----------
@@ -132,4 +132,4 @@ def chunks_alive(pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike, *, las
     if last:
         return np.asarray(np.minimum(m, ((v - 1.0) * p + 1.0) / v))
     interleaving = np.where(v > 1.0, 1.0 + (p - 1.0) / (p * v), 1.0)
-    return np.asarray(np.minimum(p, m) * interleaving)
+    return np.asarray(np.minimum(np.minimum(p, m) * interleaving, m))

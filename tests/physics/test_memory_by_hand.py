@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.physics.counting import operations
 from perfmodel.physics.examples import node
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.memory import FRAGMENTED, RESERVED_RANGE, Memory, memory
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.physics.state_bytes import RESERVED_BYTES
 from perfmodel.specs.workload import Workload
 
@@ -106,8 +107,11 @@ def test_full_recomputation_keeps_inputs_of_layers_and_unfolds_one(
     found = parts(held(recompute=recompute, selective=selective))
     share = 0.0 if selective else 1.0 if np.isnan(recompute) else recompute
     kept = KEPT_HIDDEN + KEPT_INNER
-    expected = 4 * ((1.0 - share) * kept + share * (S * H * L) + share * kept / L)
+    # The loss and its logits, which are larger here, are gone before the first layer is unfolded.
+    after_the_loss = max(4 * share * kept / L - 2 * S * V * 6, 0.0)
+    expected = 4 * ((1.0 - share) * kept + share * (S * H * L)) + after_the_loss
     assert found["activations"] == pytest.approx(expected)
+    assert found["logits"] == pytest.approx(2 * S * V * 6)
 
 
 @pytest.mark.parametrize("schedule", [None, "gpipe"])
@@ -144,7 +148,7 @@ def test_the_host_takes_what_is_offloaded() -> None:
         assert parts(held(declared={name: 1.0}))[part] == left
         assert parts(held(declared={name: 0.25}))[part] == pytest.approx(0.75 * plain[part])
     inputs = parts(held(recompute=1.0, declared={"offloaded_activations": 1.0}))["activations"]
-    assert inputs == pytest.approx(4 * (KEPT_HIDDEN + KEPT_INNER) / L)
+    assert inputs == pytest.approx(max(4 * (KEPT_HIDDEN + KEPT_INNER) / L - 2 * S * V * 6, 0.0), abs=1e-6)
 
 
 def test_what_may_not_be_there() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.counting import operations
+from perfmodel.physics.operations import Operations
 from perfmodel.specs.workload import Workload
 
 #: Tokens, width, heads, heads of keys and values, feed-forward, words, layers: none stands for another.

@@ -19,10 +19,10 @@ from perfmodel.errors import SpecError
 from perfmodel.explain.explanation import explain
 from perfmodel.physics.coefficients import NAMES, quiet, textbook
 from perfmodel.physics.constants import BUCKET_BYTES
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import DECLARED, Layouts, Sharding, layouts
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.memory import memory
-from perfmodel.physics.operations import operations
 from perfmodel.physics.stragglers import expected_max_with_slow_devices
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job

@@ -10,10 +10,11 @@ import pytest
 
 from perfmodel.physics.algorithms import CODES
 from perfmodel.physics.coefficients import MEDIANS, NAMES, from_logs
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Layouts, Sharding, layouts
 from perfmodel.physics.machine import machine
 from perfmodel.physics.memory import MEMORY_PARTS, memory
-from perfmodel.physics.operations import operations, stack
+from perfmodel.physics.operations import stack
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import PARTS, step
 

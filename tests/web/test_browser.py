@@ -185,6 +185,33 @@ def test_dragging_a_slider_moves_the_curve_and_leaves_a_ghost(slider, ready):
     ready.until(f"return (() => {{ {CURVE} }})() === arguments[0]", before)
 
 
+SLOW = """const real = window.fetch;
+window.fetch = (...asked) => new Promise((go) => setTimeout(go, 400)).then(() => real(...asked));"""
+CHANGE = "const chosen = document.getElementById(arguments[0]); chosen.value = arguments[1]; chosen.dispatchEvent(new Event('change'));"
+IS_OLD = "const e = document.getElementById('results'); return e.classList.contains('old') && e.ariaBusy === 'true'"
+IS_NEW = "const e = document.getElementById('results'); return !e.classList.contains('old') && e.ariaBusy === 'false'"
+
+
+def test_an_old_answer_is_marked_while_a_new_one_is_out(ready):
+    ready.until(IS_NEW)
+    ready.run(SLOW)
+    assert ready.run(f"{CHANGE} {IS_OLD}", "cluster", "dgx-a100")
+    ready.until(IS_NEW)
+    assert "dgx-a100" in ready.text("#subject")
+
+
+def test_a_new_cluster_says_which_of_ones_own_values_it_took_back(ready):
+    ready.type("#bandwidth", RIGHT * 3)
+    ready.run(CHANGE, "cluster", "dgx-a100")
+    assert ready.run("return !document.getElementById('forgotten').hidden")
+    told = ready.text("#forgotten")
+    assert "bandwidth" in told
+    assert "price" not in told  # was never one's own
+    ready.run(CHANGE, "cluster", "dgx-h100")
+    assert ready.run("return document.getElementById('forgotten').hidden")
+    ready.until(IS_NEW)
+
+
 def test_the_latency_slider_asks_for_another_latency(ready, page):
     ready.type("#latency", RIGHT * 12)
     ready.until("return location.search.includes('latency=')")
