@@ -12,7 +12,7 @@ from perfmodel import physics
 MODULES = sorted(Path(physics.__file__).parent.glob("*.py"))
 #: Modules whose functions all have the form: all but tables of numbers and examples. Add a name when they do; take none off.
 FORMED = {
-    "algorithms", "collectives", "compute", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws",
+    "algorithms", "collectives", "compute", "counting", "energy", "exchanges", "exposure", "fabric", "failures", "fits", "jitter", "laws",
     "layouts", "machine", "memory", "operations", "parts", "pipeline", "products", "queueing", "roofline", "serving",
     "serving_coefficients", "serving_step", "serving_tail", "state_bytes", "straggler_fit", "stragglers",
     "topology", "variation", "waiting", "wiring", "workdepth",
