@@ -13,8 +13,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from hypothesis import settings  # noqa: E402
 
-# A shared machine may stall any example; a time limit per example would fail tests for no fault of theirs.
-settings.register_profile("perfmodel", deadline=None, print_blob=True)
+# A shared machine may stall any example; a time limit per example would fail tests for no fault of theirs. Everybody tries
+# the same examples, so that a commit passes or fails for all; with PERFMODEL_EXPLORE=1 they are new ones in each run.
+settings.register_profile(
+    "perfmodel", deadline=None, print_blob=True, derandomize=not os.environ.get("PERFMODEL_EXPLORE")
+)
 settings.load_profile("perfmodel")
 
 

@@ -21,6 +21,9 @@ up to the number of slots, with `z` the peakedness of the arrivals (1 for Poisso
 *The line in front of full slots* decays geometrically; its mean wait is that of M/M/c by `p(slots)` times
 ``(ca^2 + cs^2)/2`` (Allen and Cunneen).
 
+Shares without a reference (0.75 and 1.6 of what lies between states, 0.8 of an empty step as the least first token, 0.98 as the
+busiest prefill) are assumed: chosen against simulation, which a test repeats.
+
 References: Cohen, Acta Informatica 12 (1979) 245 (processor sharing that depends on the state is insensitive);
 Takagi, Queueing Analysis 1 (1991), ch. 2 (gated vacations); Allen, Probability, Statistics and Queueing Theory
 (1990), 5.3; Fredericks, Bell Syst. Tech. J. 59 (1980) 1 (Hayward's peakedness); Mitzenmacher, IEEE TPDS 12 (2001)

@@ -43,8 +43,8 @@ OPEN: Final = 1.0
 OFFLINE: Final = 2.0
 STATIC: Final = 3.0
 
-_ROUNDS: Final = 8
-_LEAST_ROOM: Final = 16.0  # prompt tokens that a step takes however many sequences decode
+_ROUNDS: Final = 8  # of a secant; a test compares the state with one solved by bisection
+_LEAST_ROOM: Final = 16.0  # prompt tokens that a step takes however many sequences decode (assumed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,10 @@ from perfmodel.physics.serving_shape import ServingShape
 Array = NDArray[np.float64]
 Number = float | Array
 
-LOGIT_BYTES = 2.0  # of an element of the embeddings and the last product, which stay in 16 bit
-ACTIVATION_BYTES = 2.0  # of an element that tensor parallelism exchanges
-ROUTED_BYTES = 1.5  # of an element on its way to an expert and back: 8 bit there, 16 bit back
+LOGIT_BYTES = 2.0  # of an element of the embeddings and the last product, which stay in 16 bit (assumed)
+ACTIVATION_BYTES = 2.0  # of an element that tensor parallelism exchanges: 16 bit (assumed)
+#: Of an element on its way to an expert and back, on average: 8 bit there, 16 bit back (DeepSeek-V3, arXiv:2412.19437, 3.3.3).
+ROUTED_BYTES = 1.5
 #: The parts of a step, in the order of `parts`.
 STEP_PARTS = ("weights", "experts", "cache", "prompt_attention", "exchange", "launch", "host", "draft")
 

@@ -30,9 +30,9 @@ from perfmodel.physics.serving_step import Deployment, cache_sequences
 Array = NDArray[np.float64]
 
 QUANTILES: Final[dict[str, float]] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
-#: Share of the saturation rate at which the queue of a full closed loop is read: beyond, it says nothing of it.
+#: Share of the saturation rate at which the queue of a full closed loop is read: beyond, it says nothing of it (assumed).
 _BUSIEST: Final = 0.97
-_SPACIOUS: Final = 64.0  # more slots has that queue than the loop: nobody waits for one
+_SPACIOUS: Final = 64.0  # more slots has that queue than the loop: nobody waits for one (assumed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-RESERVED_BYTES = 1.2e9  # driver context, libraries' workspaces and communication buffers
+RESERVED_BYTES = 1.2e9  # driver context, libraries' workspaces and communication buffers (assumed)
 
 
 def state_bytes(

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from perfmodel.physics.failures import (
+    WallTime,
     best_interval_s,
     daly_interval_s,
     failure_rate_per_s,
@@ -117,3 +118,16 @@ def test_beyond_two_failures_a_checkpoint_the_interval_is_the_time_between_failu
     root = math.sqrt(cost / (2 * mtbf))
     series = math.sqrt(2 * cost * mtbf) * (1 + root / 3 + root**2 / 9) - cost
     assert found == pytest.approx(mtbf if failed else series)
+
+
+@pytest.mark.parametrize("untouched", [0.0, 0.3, 0.8])
+def test_a_run_that_is_interrupted_takes_longer_by_a_gamma_variable_of_its_own_moments(untouched):
+    """Mean and variance of all runs, of which a share takes the floor, leave these to the others."""
+    mean, variance, floor = 120.0, 4000.0, 100.0
+    run = WallTime(*(np.asarray(v) for v in (mean, variance, floor, 1.0, untouched)))
+    excess = (mean - floor) / (1.0 - untouched)
+    square = (variance + (mean - floor) ** 2) / (1.0 - untouched)
+    law = stats.gamma(excess**2 / (square - excess**2), scale=(square - excess**2) / excess)
+    for level in (0.2, 0.6, 0.95):
+        expected = floor + law.ppf(max((level - untouched) / (1.0 - untouched), 0.0))
+        assert float(run.quantile(level)) == pytest.approx(expected)

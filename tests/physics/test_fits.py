@@ -261,3 +261,12 @@ def test_usl_errors_follow_from_those_of_its_columns():
     slopes = np.stack([(ratios(c + step * e) - ratios(c - step * e)) / (2 * step) for e in np.eye(3)], axis=1)
     errors = np.sqrt(np.diag(slopes @ covariance @ slopes.T))
     assert [fit.sigma_stderr, fit.kappa_stderr] == pytest.approx(errors.tolist(), rel=1e-4)
+
+
+@pytest.mark.parametrize("baseline", [None, 4.0, 1.0])
+def test_terms_are_counted_in_seconds_at_the_baseline(baseline):
+    """Of 8 s of parallel work and 0.5 s of serial work on one, four workers take 2 and 0.5 s."""
+    k = np.array([4.0, 8.0, 16.0, 32.0, 64.0])
+    fit = choose_law(k, 0.5 + 8.0 / k, baseline_k=baseline)["amdahl"]
+    assert fit.seconds["serial"] == pytest.approx(0.5)
+    assert fit.seconds["parallel"] == pytest.approx(8.0 / (baseline or 4.0))

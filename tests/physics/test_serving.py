@@ -201,3 +201,9 @@ def test_an_ideal_machine_reads_its_weights_at_the_memory_bandwidth():
 def test_known_levels_are_levels():
     assert all(level in LEVELS[name] for name, level, _ in KNOWN)
     assert {f.name for f in fields(textbook())} == set(NAMES)
+
+
+@pytest.mark.parametrize("accepted", [0.0, 0.3, 0.9, 1.0])
+def test_drafted_tokens_advance_a_sequence_by_those_accepted_in_a_row(accepted):
+    at = Deployment(draft_tokens=3.0, acceptance=accepted)
+    assert float(at.advance) == pytest.approx(sum(accepted**i for i in range(4)), rel=1e-4)

@@ -16,7 +16,7 @@ from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.layout import Layout
 from perfmodel.training.curve import centre, choose
 from perfmodel.training.rules import Refusal, shape_of
-from perfmodel.training.search import search
+from perfmodel.training.search import search, significant
 from perfmodel.training.setup import Setup
 from perfmodel.training.space import Bounds, usual_space
 from perfmodel.training.step import step
@@ -132,3 +132,32 @@ def test_where_nothing_fits_the_layout_of_least_memory_is_shown():
             layout = Layout(sharding=sharding, recompute=recompute, micro_batch=1)
             other, _ = choose(setup("llama3-8b", "dgx-1v", k=(1,), layout=layout), logs)
             assert needed <= float(memory(job.operations, job.machine, other).total[0]) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("workload", ["llama3-70b", "llama3-405b", "bert-large"])
+def test_each_k_is_searched_as_if_it_were_alone(workload: str) -> None:
+    """Some fit in the usual space, some in the widened one, some in none: what is shown there is theirs too."""
+    ks = (1, 4, 8, 16, 32, 128)
+    together = search(setup(workload, k=ks))
+    at, refusal = together.best(np.zeros(together.count))
+    counts = np.bincount(together.k_index, minlength=len(ks))
+    for i, k in enumerate(ks):
+        alone = search(setup(workload, k=(k,)))
+        own, refused = alone.best(np.zeros(alone.count))
+        assert refusal[i] == refused[0]
+        assert counts[i] == alone.count
+        for field in fields(own):
+            mine = np.broadcast_to(getattr(at, field.name), len(ks))[i]
+            assert np.array_equal(mine, np.broadcast_to(getattr(own, field.name), 1)[0], equal_nan=True), (
+                k,
+                field.name,
+            )
+
+
+def test_times_that_differ_by_rounding_are_alike() -> None:
+    values = np.array([3.0, 3.0 * (1 + 2e-12), 3.0 * (1 + 1e-8), 0.0, np.inf])
+    found = significant(values)
+    assert found[0] == found[1] < found[2]
+    assert found[0] == pytest.approx(3.0)
+    assert found[3] == 0.0
+    assert np.isinf(found[4])

@@ -195,3 +195,27 @@ def test_a_search_tries_one_stage_up_to_as_many_as_there_are_accelerators():
         assert max((*space.pp, *space.tp, *space.cp)) <= most
         assert space.tp[0] == 1
     assert {1, 2, 4, 8} <= set(usual_space(shape, Bounds(), 8).pp)
+
+
+def test_heads_that_nobody_states_are_of_64_elements() -> None:
+    """A network that is cut by nothing has one layer, no heads and one expert for the rules."""
+    known = CATALOG.get("workloads", "llama3-8b")
+    on = machine(CATALOG.cluster("dgx-h100"), "bf16")
+    said = shape_of(known, on, None)
+    assert (said.layers, said.heads, said.experts, said.seq_len) == (32, 32, 1, known.seq_len)
+    assert (said.node, said.domain, said.is_transformer, said.is_large, said.is_small) == (
+        8,
+        8,
+        True,
+        True,
+        False,
+    )
+    without = known.model_copy(update={"heads": None, "hidden": 1600, "params": 2_999_999_999})
+    assert shape_of(without, on, 77).heads == 25
+    assert shape_of(without, on, 77).seq_len == 77
+    assert shape_of(without, on, None).is_small
+    assert shape_of(known.model_copy(update={"heads": None, "hidden": 32}), on, None).heads == 1
+    assert not shape_of(known.model_copy(update={"params": 999_999_999}), on, None).is_large
+    other = shape_of(CATALOG.get("workloads", "resnet50"), on, None)
+    assert (other.layers, other.heads, other.experts, other.is_transformer) == (1, 0, 1, False)
+    assert shape_of(CATALOG.get("workloads", "mixtral-8x7b"), on, None).experts == 8
