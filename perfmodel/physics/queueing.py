@@ -36,7 +36,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.physics.waiting import LENGTH_SHARES, Mixture, busy_share, crossing, length_nodes, met_share
+from perfmodel.physics.waiting import Mixture, busy_share, crossing, length_nodes, met_share
 
 Array = NDArray[np.float64]
 #: Time [s] of a step by decoding sequences and prompt tokens in it; both carry one more, last axis than the loads.
@@ -133,6 +133,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
     zero = np.zeros_like(room + rate)
     room, n, tokens = room + zero, decodes + zero, mix.tokens
     empty, full = step_s(n, zero), step_s(n, room)
+    beside = n[..., None]
     mean = empty
     for _ in range(_ROUNDS):
         a = np.maximum(rate * mean, 1e-9)
@@ -146,7 +147,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
         size = np.exp(sigma * _NODES3)
         size = size * (tokens * prompts)[..., None] / (size @ _WEIGHTS3)[..., None]
         inside = np.minimum(size, room[..., None])
-        times = step_s(n[..., None], inside)
+        times = step_s(beside, inside)
         share = inside @ _WEIGHTS3
         extra = times - empty[..., None]
         slope = (extra @ _WEIGHTS3) / share
@@ -156,7 +157,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
     sigma = np.sqrt(np.log1p((others + (1.0 + others) * mix.input_cv**2) / (1.0 + others) ** 2))[..., None]
     size = np.exp(sigma * _NODES3)
     size = size * (tokens * (1.0 + others))[..., None] / (size @ _WEIGHTS3)[..., None]
-    own = step_s(n[..., None], np.minimum(size, room[..., None])) @ _WEIGHTS3
+    own = step_s(beside, np.minimum(size, room[..., None])) @ _WEIGHTS3
     first, second = times @ _WEIGHTS3, (times**2) @ _WEIGHTS3
     load = rate * tokens * full / room
     return _Steps(empty, mean, filled, first, second, own, others, tokens * slope, full, room, load)
@@ -268,7 +269,7 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
     low = np.zeros_like(n)
     room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
     high = room / (mix.tokens * step_s(n, room + low))
-    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 6, 8)
+    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 3, 6)
     # Where prompts run out of steps before sequences run out of slots, every step is full: what they leave decodes.
     decodes = mix.chunk * mix.after / (mix.tokens + mix.after)
     left = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
@@ -336,7 +337,7 @@ def _per_token(
     weight: Array,
     decodes: Array,
     first: _First,
-    lengths: Array,
+    lengths: tuple[Array, Array],
     full: Array,
 ) -> Mixture:
     """Time per token of requests by output length (last axis), from the states that tokens see.
@@ -360,7 +361,7 @@ def _per_token(
     during, before = (made * each * steps.mean_s).sum(axis=-1), (made * each * behind).sum(axis=-1)
     empty = (made * steps.empty_s).sum(axis=-1)
 
-    after = np.maximum(mix.after * lengths, 1.0)
+    after = np.maximum(mix.after * lengths[0], 1.0)
     room = np.maximum(most - pace, 1e-12)[..., None]
     some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.share[1]
     chance = (made * some).sum(axis=-1)[..., None]  # that anything was left
@@ -375,7 +376,7 @@ def _per_token(
         + 0.75 * between[..., None],
     )
     least = np.minimum(np.maximum(empty[..., None] - 1.6 * np.sqrt(between)[..., None], 0.0), 0.999 * mean)
-    return Mixture(np.broadcast_to(LENGTH_SHARES, mean.shape), mean, variance, least, most)
+    return Mixture(np.broadcast_to(lengths[1], mean.shape), mean, variance, least, most)
 
 
 def latency(
@@ -403,7 +404,7 @@ def latency(
     busy = rate / limit
     stable = busy < 1.0
     low, high = np.zeros_like(slot), slot
-    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 6, 6)
+    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 3, 5)
     cv2 = mix.length_cv2
     peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
     # Prefills slow every sequence at once: their randomness adds to that of the arrivals.
@@ -436,18 +437,18 @@ def latency(
     least = 0.8 * (weight * steps.empty_s).sum(axis=-1)[..., None]
     outputs = length_nodes(np.sqrt(cv2[..., 0]))
     tpot = _per_token(steps, rate, mix, weight, decodes, first, outputs, share[..., None])
-    prompts = length_nodes(mix.input_cv[..., 0])
+    prompts, prompt_shares = length_nodes(mix.input_cv[..., 0])
     line = (weight * first.line).sum(axis=-1)[..., None]
     busiest = (weight * decodes).sum(axis=-1)[..., None]
     beside = (weight * steps.others).sum(axis=-1)[..., None]
     room = np.maximum(mix.chunk - busiest, 1.0)
     alone = step_s(busiest + 0.0 * prompts, np.minimum(mix.tokens * (prompts + beside), room))
-    own_mean = (alone * LENGTH_SHARES).sum(axis=-1)[..., None]
+    own_mean = (alone * prompt_shares).sum(axis=-1)[..., None]
     longer = (1.0 - line) * (alone - own_mean) + line * own * (prompts - 1.0)
     ttft_mean = np.concatenate([np.maximum(m + longer, 1.01 * least) for m in branches[1]], axis=-1)
     ttft_variance = np.concatenate([v + 0.0 * longer for v in branches[2]], axis=-1)
-    ttft_shares = np.concatenate([c * LENGTH_SHARES + 0.0 * longer for c in branches[0]], axis=-1)
-    after = mix.after * outputs
+    ttft_shares = np.concatenate([c * prompt_shares + 0.0 * longer for c in branches[0]], axis=-1)
+    after = mix.after * outputs[0]
     e2e_mean = started + after * tpot.mean_s
     e2e_variance = started_variance + after**2 * tpot.variance_s2 + (own * mix.input_cv) ** 2
     good = stable[..., 0]
@@ -472,7 +473,7 @@ def latency(
         wait_share=known(share),
         ttft=waited(ttft_shares, ttft_mean, ttft_variance, least),
         tpot=Mixture(tpot.weight, known(tpot.mean_s), tpot.variance_s2, tpot.least_s, tpot.most_s),
-        e2e=waited(np.broadcast_to(LENGTH_SHARES, e2e_mean.shape), e2e_mean, e2e_variance, 0.0 * least),
+        e2e=waited(np.broadcast_to(outputs[1], e2e_mean.shape), e2e_mean, e2e_variance, 0.0 * least),
         batch=known((weight * decodes).sum(axis=-1)),
         step_s=known((weight * steps.mean_s).sum(axis=-1)),
     )

@@ -5,6 +5,7 @@ Rows weigh the same in the figures of a target; under `by_source_weight` every s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -92,23 +93,47 @@ def learnt_bands(runs: ServingRuns, found: Predicted) -> dict[str, dict[str, flo
     shapes: dict[str, dict[str, float]] = {}
     for target in TARGETS:
         error, spread = log_errors(runs, found, target), found.spread[target]
-        told = np.isfinite(error) & np.isfinite(spread)
-        if told.sum() < _LEAST_LOADS:
-            continue
-        weight = learning_weights(runs.features["source"][told])
-        best = np.inf
-        for noise in _NOISES:
-            scale = np.sqrt(noise**2 + spread[told] ** 2)
-            factor = weighted_quantile(np.abs(error[told]) / scale, weight, COVER)
-            width = float(weight @ np.log(factor * scale) / weight.sum())
-            if width < best - 1e-9:
-                best, shapes[target] = width, {"noise": round(float(noise), 4), "factor": round(factor, 4)}
+        told = np.isfinite(error) & np.isfinite(spread) & ~_overrun(found, error, shapes, target)
+        apart = _bursts(runs) & (target == "throughput")
+        for name, rows in ((target, told & ~apart), ("burst", told & apart)):
+            if rows.sum() >= _LEAST_LOADS:
+                weight = learning_weights(runs.features["source"][rows])
+                shapes[name] = _narrowest_band(np.abs(error[rows]), spread[rows], weight)
     return shapes
 
 
-def half_widths(beliefs: ServingBeliefs, found: Predicted, target: str) -> Array:
-    """Log half-widths of the 90 % bands of every run."""
-    return beliefs.half_width(target, found.spread[target])
+def _narrowest_band(error: Array, spread: Array, weight: Array) -> dict[str, float]:
+    best, shape = np.inf, {}
+    for noise in _NOISES:
+        scale = np.sqrt(noise**2 + spread**2)
+        factor = weighted_quantile(error / scale, weight, COVER)
+        width = float(weight @ np.log(factor * scale) / weight.sum())
+        if width < best - 1e-9:
+            best, shape = width, {"noise": round(float(noise), 4), "factor": round(factor, 4)}
+    return shape
+
+
+def _bursts(runs: ServingRuns) -> Mask:
+    """Runs whose clients ask over a network all at once: what those and the start of the run take is their own."""
+    return np.asarray((runs.features["kind"] == "offline") & (runs.features["front"] == "http"))
+
+
+def _overrun(found: Predicted, error: Array, bands: Mapping[str, Mapping[str, float]], target: str) -> Mask:
+    """Slower than predicted at a rate that the slow end of the machine cannot answer: there a band has no high end."""
+    if target == "throughput" or "throughput" not in bands:
+        return np.zeros(error.shape, dtype=bool)
+    shape = bands["throughput"]
+    slow = shape["factor"] * np.sqrt(shape["noise"] ** 2 + found.spread["throughput"] ** 2)
+    return np.asarray((found.headroom <= slow) & (error < 0.0))
+
+
+def ends(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs, target: str) -> Array:
+    """How far a measurement may be from its prediction on the side where it is: infinitely where a rate overruns."""
+    over = _overrun(found, log_errors(runs, found, target), beliefs.bands, target)
+    half = beliefs.half_width(target, found.spread[target])
+    if target == "throughput":
+        half = np.where(_bursts(runs), beliefs.half_width("burst", found.spread[target]), half)
+    return np.asarray(np.where(over, np.inf, half))
 
 
 def summary(
@@ -138,7 +163,7 @@ def figures(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs) -> dic
         if not rows.size:
             told[target] = {"rows": 0, "sources": 0}
             continue
-        half = half_widths(beliefs, found, target)
+        half = ends(runs, found, beliefs, target)
         told[target] = _of_rows(runs, error, half, rows)
         if target.startswith("ttft"):
             below, above = rows[~found.saturated[rows]], rows[found.saturated[rows]]
