@@ -89,16 +89,25 @@ def learnt_bands(runs: ServingRuns, found: Predicted) -> dict[str, dict[str, flo
     """Noise and factor of each target's band, from errors of whole sources left out, which weigh the same.
 
     Of the widths ``f sqrt(n^2 + spread^2)`` that hold 90 % of them, the one that is narrowest on average, in logarithms.
+    A 99th percentile has the doubt of its mean, and that of their ratio beside it.
     """
     shapes: dict[str, dict[str, float]] = {}
-    for target in TARGETS:
+    for target in ("throughput", "tpot", "ttft"):
         error, spread = log_errors(runs, found, target), found.spread[target]
-        told = np.isfinite(error) & np.isfinite(spread) & ~_overrun(found, error, shapes, target)
+        told = np.isfinite(error) & np.isfinite(spread)
+        size = np.where(_overrun(found, error, shapes, target), 0.0, np.abs(error))  # inside: there is no high end
         apart = _bursts(runs) & (target == "throughput")
         for name, rows in ((target, told & ~apart), ("burst", told & apart)):
             if rows.sum() >= _LEAST_LOADS:
-                weight = learning_weights(runs.features["source"][rows])
-                shapes[name] = _narrowest_band(np.abs(error[rows]), spread[rows], weight)
+                weight = source_weights(runs.features["source"][rows])
+                shapes[name] = _narrowest_band(size[rows], spread[rows], weight)
+        ratio = np.abs(log_errors(runs, found, f"{target}_p99") - error) if target != "throughput" else error * np.nan
+        told = np.isfinite(ratio)
+        if target in shapes and told.sum() >= _LEAST_LOADS:
+            weight = learning_weights(runs.features["source"][told])
+            noise, factor = shapes[target]["noise"], shapes[target]["factor"]
+            tail = weighted_quantile(ratio[told], weight, COVER) / factor
+            shapes[f"{target}_p99"] = {"noise": round(float(np.hypot(noise, tail)), 4), "factor": factor}
     return shapes
 
 
