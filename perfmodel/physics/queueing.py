@@ -179,8 +179,8 @@ class _Mix:
 class _First:
     """The time from a free slot to the first token, without the variance of the prompt's own length.
 
-    On the first axis: for those who come while a step without prefill runs, and for those who come while others are
-    being prefilled. The last axis is the state.
+    On the first axis: for those who come to an empty replica, whose step begins at once; while a step without prefill
+    runs; and while others are being prefilled. The last axis is the state.
     """
 
     share: Array
@@ -188,14 +188,13 @@ class _First:
     variance_s2: Array
     prompt_s: Array  # what the mean prompt itself takes; by state alone
     line: Array  # 0: all that waits fits the next step; 1: prompts wait for one another; by state alone
+    rest_s: Array  # length of the step without prefill that is met; prefills vary too much to have an end
 
-    @property
-    def overall_s(self) -> Array:
-        """Mean by state."""
-        return np.asarray((self.share * self.mean_s).sum(axis=0))
+    busy: Array  # chance to meet a prefill, whatever the state
+    before_s: Array  # mean with that chance in every state
 
 
-def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
+def _first_token(steps: _Steps, rate: Array, mix: _Mix, idle: Array, weight: Array) -> _First:
     """Prompts that fit the step: the rest of the running step, then a whole one with all that came in it (gated).
 
     Prompts that fill steps: M/G/1 with the share of full steps that a prompt takes as its service; only those who meet
@@ -205,13 +204,22 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     busy = np.minimum(rate * steps.prompt_s, 0.98)
     # Long steps follow long steps: what comes in one is prefilled in the next.
     second = steps.filled_s**2 + (steps.filled_square_s2 - steps.filled_s**2) / (1.0 - busy**2)
-    met = np.stack(np.broadcast_arrays(steps.empty_s, second / steps.filled_s))
-    in_prefill = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
-    share = np.stack([1.0 - in_prefill, in_prefill])
-    gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s)
+    nothing = 0.0 * second
+    met = np.stack(np.broadcast_arrays(nothing, steps.empty_s, second / steps.filled_s))
+    working = np.maximum(
+        1.0 - (weight * idle).sum(axis=-1, keepdims=True), 1e-9
+    )  # all prefills are in those states
+
+    def of(prefilling: Array) -> Array:
+        part = np.clip(prefilling / working, 0.0, 1.0) * (1.0 - idle)
+        return np.stack(np.broadcast_arrays(idle, 1.0 - idle - part, part))
+
+    prefilling = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
+    share = of(prefilling)
+    gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s) * (met > 0.0)
     # The steps that are met vary as well, and with them how many come beside: of a gamma distribution, length-biased.
     cv2_filled = (second - steps.filled_s**2) / steps.filled_s**2
-    varied = np.stack(np.broadcast_arrays(0.0 * second, second * cv2_filled))
+    varied = np.stack(np.broadcast_arrays(nothing, nothing, second * cv2_filled))
     gated_variance = (
         varied * ((0.5 + busy) ** 2 + 1.0 / 12.0)
         + met**2 / 12.0
@@ -222,16 +230,17 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     root = np.clip(met_share(np.minimum(steps.load, 0.98), mix.arrival_cv), 1e-9, 0.9999)
     variability = (mix.arrival_cv**2 + cv2) / (mix.arrival_cv**2 + 1.0)
     wait = variability * service / (1.0 - root)  # of those who meet a busy server
-    behind = np.stack(np.broadcast_arrays(0.0 * wait, wait))
-    chunked = 0.5 * steps.empty_s + behind + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
-    chunked_variance = steps.empty_s**2 / 12.0 + behind**2
+    behind = np.stack(np.broadcast_arrays(nothing, nothing, wait))
+    running = steps.empty_s * (met > 0.0)
+    chunked = 0.5 * running + behind + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
+    chunked_variance = running**2 / 12.0 + behind**2
 
     crowd = mix.tokens * (1.0 + cv2 + rate * (share * met).sum(axis=0)) / steps.room
     part = crowd**2 / (1.0 + crowd**2)
-    chunk_share = np.stack(np.broadcast_arrays(1.0 - root, root))
+    mean, prefilling = (1.0 - part) * gated + part * chunked, (1.0 - part) * prefilling + part * root
     return _First(
-        np.asarray((1.0 - part) * share + part * chunk_share),
-        np.asarray((1.0 - part) * gated + part * chunked),
+        np.asarray((1.0 - part) * share + part * of(root)),
+        np.asarray(mean),
         np.asarray(
             (1.0 - part) * gated_variance
             + part * chunked_variance
@@ -239,6 +248,9 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
         ),
         np.asarray((1.0 - part) * steps.prompt_s + part * service),
         np.asarray(part),
+        np.stack(np.broadcast_arrays(nothing, met[1], nothing)),
+        np.asarray(prefilling),
+        np.asarray((1.0 - prefilling) * mean[1] + prefilling * mean[2]),
     )
 
 
@@ -269,7 +281,7 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
     low = np.zeros_like(n)
     room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
     high = room / (mix.tokens * step_s(n, room + low))
-    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 3, 6)
+    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 3, 8)
     # Where prompts run out of steps before sequences run out of slots, every step is full: what they leave decodes.
     decodes = mix.chunk * mix.after / (mix.tokens + mix.after)
     left = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
@@ -349,7 +361,7 @@ def _per_token(
     made = weight * decodes / steps.mean_s
     made = made / np.maximum(made.sum(axis=-1, keepdims=True), 1e-300)
     busy = np.minimum(rate * steps.prompt_s, 0.98)
-    behind = (1.0 - first.line) * steps.own_s + first.line * first.overall_s
+    behind = (1.0 - first.line) * steps.own_s + first.line * first.before_s
     burst = (1.0 - full) * np.maximum(mix.arrival_cv**2 - 1.0, 0.0)
     late = first.line + (1.0 - first.line) * np.exp(-rate * behind)
     left = (made * (rate * behind + 0.5 * burst * late) * steps.prompt_s / (1.0 - busy)).sum(axis=-1)
@@ -363,7 +375,7 @@ def _per_token(
 
     after = np.maximum(mix.after * lengths[0], 1.0)
     room = np.maximum(most - pace, 1e-12)[..., None]
-    some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.share[1]
+    some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.busy
     chance = (made * some).sum(axis=-1)[..., None]  # that anything was left
     share = left[..., None] / after / room
     extra = room * share * -np.expm1(-chance / np.maximum(share, 1e-9))
@@ -404,7 +416,7 @@ def latency(
     busy = rate / limit
     stable = busy < 1.0
     low, high = np.zeros_like(slot), slot
-    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 3, 5)
+    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 3, 6)
     cv2 = mix.length_cv2
     peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
     # Prefills slow every sequence at once: their randomness adds to that of the arrivals.
@@ -425,12 +437,21 @@ def latency(
     share = (weight * full).sum(axis=-1)
     wait_tail = (variability / (limit * np.maximum(1.0 - busy, 1e-6)))[..., 0]
 
-    first = _first_token(steps, rate, mix)
+    idle = (nodes < 0.5).astype(float)
+    first = _first_token(steps, rate, mix, idle, weight)
     seen = weight * first.share
     chance = seen.sum(axis=-1)  # by branch; the states within one are mixed by their moments
     mean = (seen * first.mean_s).sum(axis=-1) / np.maximum(chance, 1e-12)
     square = (seen * (first.variance_s2 + first.mean_s**2)).sum(axis=-1) / np.maximum(chance, 1e-12)
     branches = [value[..., None] for value in (chance, mean, np.maximum(square - mean**2, 0.0))]
+    # The rest of a running step is uniform, with an end that a gamma tail has not: three parts of it stand apart.
+    rest = ((seen * first.rest_s).sum(axis=-1) / np.maximum(chance, 1e-12))[..., None]
+    even = np.maximum(branches[2] - 2.0 / 27.0 * rest**2, 1e-3 * rest**2)
+    branches = [
+        np.concatenate([branches[0] / 3.0] * 3),
+        np.concatenate([branches[1] + place * rest for place in (-1.0 / 3.0, 0.0, 1.0 / 3.0)]),
+        np.concatenate([even] * 3),
+    ]
     started = (branches[0] * branches[1]).sum(axis=0)
     started_variance = (branches[0] * (branches[2] + branches[1] ** 2)).sum(axis=0) - started**2
     own = (weight * first.prompt_s).sum(axis=-1)[..., None]

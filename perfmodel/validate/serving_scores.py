@@ -95,13 +95,19 @@ def learnt_bands(runs: ServingRuns, found: Predicted) -> dict[str, dict[str, flo
     for target in ("throughput", "tpot", "ttft"):
         error, spread = log_errors(runs, found, target), found.spread[target]
         told = np.isfinite(error) & np.isfinite(spread)
-        size = np.where(_overrun(found, error, shapes, target), 0.0, np.abs(error))  # inside: there is no high end
+        size = np.where(
+            _overrun(found, error, shapes, target), 0.0, np.abs(error)
+        )  # inside: there is no high end
         apart = _bursts(runs) & (target == "throughput")
         for name, rows in ((target, told & ~apart), ("burst", told & apart)):
             if rows.sum() >= _LEAST_LOADS:
                 weight = source_weights(runs.features["source"][rows])
                 shapes[name] = _narrowest_band(size[rows], spread[rows], weight)
-        ratio = np.abs(log_errors(runs, found, f"{target}_p99") - error) if target != "throughput" else error * np.nan
+        ratio = (
+            np.abs(log_errors(runs, found, f"{target}_p99") - error)
+            if target != "throughput"
+            else error * np.nan
+        )
         told = np.isfinite(ratio)
         if target in shapes and told.sum() >= _LEAST_LOADS:
             weight = learning_weights(runs.features["source"][told])
