@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 PART = 250  # jobs that one process keeps in memory
-SUITES = ("test_one_answer.py", "test_agreement.py")
+SUITES = ("test_one_answer.py", "test_agreement.py", "test_remedies.py")
 
 
 def main(jobs: int, first: int = 0) -> int:
