@@ -100,7 +100,7 @@ def _rows(found: dict[str, Any], name: str) -> list[list[str]]:
     parts = [(NAMES[name], figures), (f"{NAMES[name]}, sources weigh the same", figures["by_source_weight"])]
     parts += [(f"{NAMES[name]}, {words}", figures[side]) for side, words in SIDES.items() if side in figures]
     return [
-        [words, str(one["rows"]), str(one["sources"]), *(percent(one[key]) for key in (*ERRORS, *BANDS))]
+        [words, str(one["rows"]), str(one["sources"]), *(percent(one.get(key)) for key in (*ERRORS, *BANDS))]
         for words, one in parts
     ]
 

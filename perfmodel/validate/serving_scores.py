@@ -156,6 +156,7 @@ def summary(
 ) -> dict[str, float]:
     """Errors and bands of some rows, which weigh the same unless told otherwise."""
     weight = np.ones(error.size) if weight is None else weight
+    width = weighted_quantile(np.sinh(half), weight, 0.5)
     relative, inside = np.abs(np.expm1(error)), (np.abs(error) <= half).astype(float)
     return {
         "rows": int(error.size),
@@ -165,7 +166,8 @@ def summary(
         "p90_ape": weighted_quantile(relative, weight, 0.9),
         "bias": float(np.expm1(weighted_quantile(error, weight, 0.5))),
         "coverage_90": float(weight @ inside / weight.sum()),
-        "band_width_median": weighted_quantile(np.sinh(half), weight, 0.5),
+        # Where most have no high end there is no width.
+        **({"band_width_median": width} if np.isfinite(width) else {}),
     }
 
 
