@@ -39,7 +39,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.physics.waiting import LENGTH_SHARES, Mixture, busy_share, crossing, length_nodes, met_share
+from perfmodel.physics.waiting import Mixture, busy_share, crossing, length_nodes, met_share
 
 Array = NDArray[np.float64]
 #: Time [s] of a step by decoding sequences and prompt tokens in it; both carry one more, last axis than the loads.
@@ -136,6 +136,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
     zero = np.zeros_like(room + rate)
     room, n, tokens = room + zero, decodes + zero, mix.tokens
     empty, full = step_s(n, zero), step_s(n, room)
+    beside = n[..., None]
     mean = empty
     for _ in range(_ROUNDS):
         a = np.maximum(rate * mean, 1e-9)
@@ -149,7 +150,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
         size = np.exp(sigma * _NODES3)
         size = size * (tokens * prompts)[..., None] / (size @ _WEIGHTS3)[..., None]
         inside = np.minimum(size, room[..., None])
-        times = step_s(n[..., None], inside)
+        times = step_s(beside, inside)
         share = inside @ _WEIGHTS3
         extra = times - empty[..., None]
         slope = (extra @ _WEIGHTS3) / share
@@ -159,7 +160,7 @@ def _steps(step_s: StepTime, decodes: Array, rate: Array, mix: _Mix) -> _Steps:
     sigma = np.sqrt(np.log1p((others + (1.0 + others) * mix.input_cv**2) / (1.0 + others) ** 2))[..., None]
     size = np.exp(sigma * _NODES3)
     size = size * (tokens * (1.0 + others))[..., None] / (size @ _WEIGHTS3)[..., None]
-    own = step_s(n[..., None], np.minimum(size, room[..., None])) @ _WEIGHTS3
+    own = step_s(beside, np.minimum(size, room[..., None])) @ _WEIGHTS3
     first, second = times @ _WEIGHTS3, (times**2) @ _WEIGHTS3
     load = rate * tokens * full / room
     return _Steps(empty, mean, filled, first, second, own, others, tokens * slope, full, room, load)
@@ -181,8 +182,8 @@ class _Mix:
 class _First:
     """The time from a free slot to the first token, without the variance of the prompt's own length.
 
-    On the first axis: for those who come while a step without prefill runs, and for those who come while others are
-    being prefilled. The last axis is the state.
+    On the first axis: for those who come to an empty replica, whose step begins at once; while a step without prefill
+    runs; and while others are being prefilled. The last axis is the state.
     """
 
     share: Array
@@ -190,14 +191,13 @@ class _First:
     variance_s2: Array
     prompt_s: Array  # what the mean prompt itself takes; by state alone
     line: Array  # 0: all that waits fits the next step; 1: prompts wait for one another; by state alone
+    rest_s: Array  # length of the step without prefill that is met; prefills vary too much to have an end
 
-    @property
-    def overall_s(self) -> Array:
-        """Mean by state."""
-        return np.asarray((self.share * self.mean_s).sum(axis=0))
+    busy: Array  # chance to meet a prefill, whatever the state
+    before_s: Array  # mean with that chance in every state
 
 
-def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
+def _first_token(steps: _Steps, rate: Array, mix: _Mix, idle: Array, weight: Array) -> _First:
     """Prompts that fit the step: the rest of the running step, then a whole one with all that came in it (gated).
 
     Prompts that fill steps: M/G/1 with the share of full steps that a prompt takes as its service; only those who meet
@@ -207,13 +207,22 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     busy = np.minimum(rate * steps.prompt_s, 0.98)
     # Long steps follow long steps: what comes in one is prefilled in the next.
     second = steps.filled_s**2 + (steps.filled_square_s2 - steps.filled_s**2) / (1.0 - busy**2)
-    met = np.stack(np.broadcast_arrays(steps.empty_s, second / steps.filled_s))
-    in_prefill = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
-    share = np.stack([1.0 - in_prefill, in_prefill])
-    gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s)
+    nothing = 0.0 * second
+    met = np.stack(np.broadcast_arrays(nothing, steps.empty_s, second / steps.filled_s))
+    working = np.maximum(
+        1.0 - (weight * idle).sum(axis=-1, keepdims=True), 1e-9
+    )  # all prefills are in those states
+
+    def of(prefilling: Array) -> Array:
+        part = np.clip(prefilling / working, 0.0, 1.0) * (1.0 - idle)
+        return np.stack(np.broadcast_arrays(idle, 1.0 - idle - part, part))
+
+    prefilling = np.clip(steps.filled * steps.filled_s / steps.mean_s, 0.0, 1.0)
+    share = of(prefilling)
+    gated = steps.own_s + 0.5 * met + busy * (met - steps.mean_s) * (met > 0.0)
     # The steps that are met vary as well, and with them how many come beside: of a gamma distribution, length-biased.
     cv2_filled = (second - steps.filled_s**2) / steps.filled_s**2
-    varied = np.stack(np.broadcast_arrays(0.0 * second, second * cv2_filled))
+    varied = np.stack(np.broadcast_arrays(nothing, nothing, second * cv2_filled))
     gated_variance = (
         varied * ((0.5 + busy) ** 2 + 1.0 / 12.0)
         + met**2 / 12.0
@@ -224,16 +233,17 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
     root = np.clip(met_share(np.minimum(steps.load, 0.98), mix.arrival_cv), 1e-9, 0.9999)
     variability = (mix.arrival_cv**2 + cv2) / (mix.arrival_cv**2 + 1.0)
     wait = variability * service / (1.0 - root)  # of those who meet a busy server
-    behind = np.stack(np.broadcast_arrays(0.0 * wait, wait))
-    chunked = 0.5 * steps.empty_s + behind + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
-    chunked_variance = steps.empty_s**2 / 12.0 + behind**2
+    behind = np.stack(np.broadcast_arrays(nothing, nothing, wait))
+    running = steps.empty_s * (met > 0.0)
+    chunked = 0.5 * running + behind + _chunks(mix, steps.room) * steps.empty_s + steps.prompt_s
+    chunked_variance = running**2 / 12.0 + behind**2
 
     crowd = mix.tokens * (1.0 + cv2 + rate * (share * met).sum(axis=0)) / steps.room
     part = crowd**2 / (1.0 + crowd**2)
-    chunk_share = np.stack(np.broadcast_arrays(1.0 - root, root))
+    mean, prefilling = (1.0 - part) * gated + part * chunked, (1.0 - part) * prefilling + part * root
     return _First(
-        np.asarray((1.0 - part) * share + part * chunk_share),
-        np.asarray((1.0 - part) * gated + part * chunked),
+        np.asarray((1.0 - part) * share + part * of(root)),
+        np.asarray(mean),
         np.asarray(
             (1.0 - part) * gated_variance
             + part * chunked_variance
@@ -241,6 +251,9 @@ def _first_token(steps: _Steps, rate: Array, mix: _Mix) -> _First:
         ),
         np.asarray((1.0 - part) * steps.prompt_s + part * service),
         np.asarray(part),
+        np.stack(np.broadcast_arrays(nothing, met[1], nothing)),
+        np.asarray(prefilling),
+        np.asarray((1.0 - prefilling) * mean[1] + prefilling * mean[2]),
     )
 
 
@@ -282,7 +295,7 @@ def _saturation(step_s: StepTime, n: Array, mix: _Mix) -> Array:
     low = np.zeros_like(n)
     room = np.maximum(mix.chunk - n, np.minimum(mix.chunk, 16.0))
     high = room / (mix.tokens * step_s(n, room + low))
-    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 6, 8)
+    low = crossing(lambda rate: rate * _held(step_s, n, rate, mix)[0] - n, low, high, 3, 8)
     # Where prompts run out of steps before sequences run out of slots, every step is full: what they leave decodes.
     decodes = mix.chunk * mix.after / (mix.tokens + mix.after)
     left = np.maximum(mix.chunk - decodes, np.minimum(mix.chunk, 16.0))
@@ -350,7 +363,7 @@ def _per_token(
     weight: Array,
     decodes: Array,
     first: _First,
-    lengths: Array,
+    lengths: tuple[Array, Array],
     full: Array,
 ) -> Mixture:
     """Time per token of requests by output length (last axis), from the states that tokens see.
@@ -362,7 +375,7 @@ def _per_token(
     made = weight * decodes / steps.mean_s
     made = made / np.maximum(made.sum(axis=-1, keepdims=True), 1e-300)
     busy = np.minimum(rate * steps.prompt_s, 0.98)
-    behind = (1.0 - first.line) * steps.own_s + first.line * first.overall_s
+    behind = (1.0 - first.line) * steps.own_s + first.line * first.before_s
     burst = (1.0 - full) * np.maximum(mix.arrival_cv**2 - 1.0, 0.0)
     late = first.line + (1.0 - first.line) * np.exp(-rate * behind)
     left = (made * (rate * behind + 0.5 * burst * late) * steps.prompt_s / (1.0 - busy)).sum(axis=-1)
@@ -374,9 +387,9 @@ def _per_token(
     during, before = (made * each * steps.mean_s).sum(axis=-1), (made * each * behind).sum(axis=-1)
     empty = (made * steps.empty_s).sum(axis=-1)
 
-    after = np.maximum(mix.after * lengths, 1.0)
+    after = np.maximum(mix.after * lengths[0], 1.0)
     room = np.maximum(most - pace, 1e-12)[..., None]
-    some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.share[1]
+    some = (1.0 - first.line) * -np.expm1(-rate * steps.own_s) + first.line * first.busy
     chance = (made * some).sum(axis=-1)[..., None]  # that anything was left
     share = left[..., None] / after / room
     extra = room * share * -np.expm1(-chance / np.maximum(share, 1e-9))
@@ -389,7 +402,7 @@ def _per_token(
         + 0.75 * between[..., None],
     )
     least = np.minimum(np.maximum(empty[..., None] - 1.6 * np.sqrt(between)[..., None], 0.0), 0.999 * mean)
-    return Mixture(np.broadcast_to(LENGTH_SHARES, mean.shape), mean, variance, least, most)
+    return Mixture(np.broadcast_to(lengths[1], mean.shape), mean, variance, least, most)
 
 
 def latency(
@@ -429,7 +442,7 @@ def latency(
     busy = rate / limit
     stable = busy < 1.0
     low, high = np.zeros_like(slot), slot
-    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 6, 6)
+    likeliest = crossing(lambda n: n - rate * held_s(n)[0], low, high, 3, 6)
     cv2 = mix.length_cv2
     peakedness = np.maximum(1.0 + (mix.arrival_cv**2 - 1.0) / (1.0 + cv2), 0.05)
     # Prefills slow every sequence at once: their randomness adds to that of the arrivals.
@@ -450,30 +463,39 @@ def latency(
     share = (weight * full).sum(axis=-1)
     wait_tail = (variability / (limit * np.maximum(1.0 - busy, 1e-6)))[..., 0]
 
-    first = _first_token(steps, rate, mix)
+    idle = (nodes < 0.5).astype(float)
+    first = _first_token(steps, rate, mix, idle, weight)
     seen = weight * first.share
     chance = seen.sum(axis=-1)  # by branch; the states within one are mixed by their moments
     mean = (seen * first.mean_s).sum(axis=-1) / np.maximum(chance, 1e-12)
     square = (seen * (first.variance_s2 + first.mean_s**2)).sum(axis=-1) / np.maximum(chance, 1e-12)
     branches = [value[..., None] for value in (chance, mean, np.maximum(square - mean**2, 0.0))]
+    # The rest of a running step is uniform, with an end that a gamma tail has not: three parts of it stand apart.
+    rest = ((seen * first.rest_s).sum(axis=-1) / np.maximum(chance, 1e-12))[..., None]
+    even = np.maximum(branches[2] - 2.0 / 27.0 * rest**2, 1e-3 * rest**2)
+    branches = [
+        np.concatenate([branches[0] / 3.0] * 3),
+        np.concatenate([branches[1] + place * rest for place in (-1.0 / 3.0, 0.0, 1.0 / 3.0)]),
+        np.concatenate([even] * 3),
+    ]
     started = (branches[0] * branches[1]).sum(axis=0)
     started_variance = (branches[0] * (branches[2] + branches[1] ** 2)).sum(axis=0) - started**2
     own = (weight * first.prompt_s).sum(axis=-1)[..., None]
     least = 0.8 * (weight * steps.empty_s).sum(axis=-1)[..., None]
     outputs = length_nodes(np.sqrt(cv2[..., 0]))
     tpot = _per_token(steps, rate, mix, weight, decodes, first, outputs, share[..., None])
-    prompts = length_nodes(mix.input_cv[..., 0])
+    prompts, prompt_shares = length_nodes(mix.input_cv[..., 0])
     line = (weight * first.line).sum(axis=-1)[..., None]
     busiest = (weight * decodes).sum(axis=-1)[..., None]
     beside = (weight * steps.others).sum(axis=-1)[..., None]
     room = np.maximum(mix.chunk - busiest, 1.0)
     alone = step_s(busiest + 0.0 * prompts, np.minimum(mix.tokens * (prompts + beside), room))
-    own_mean = (alone * LENGTH_SHARES).sum(axis=-1)[..., None]
+    own_mean = (alone * prompt_shares).sum(axis=-1)[..., None]
     longer = (1.0 - line) * (alone - own_mean) + line * own * (prompts - 1.0)
     ttft_mean = np.concatenate([np.maximum(m + longer, 1.01 * least) for m in branches[1]], axis=-1)
     ttft_variance = np.concatenate([v + 0.0 * longer for v in branches[2]], axis=-1)
-    ttft_shares = np.concatenate([c * LENGTH_SHARES + 0.0 * longer for c in branches[0]], axis=-1)
-    after = mix.after * outputs
+    ttft_shares = np.concatenate([c * prompt_shares + 0.0 * longer for c in branches[0]], axis=-1)
+    after = mix.after * outputs[0]
     e2e_mean = started + after * tpot.mean_s
     e2e_variance = started_variance + after**2 * tpot.variance_s2 + (own * mix.input_cv) ** 2
     good = stable[..., 0]
@@ -498,7 +520,7 @@ def latency(
         wait_share=known(share),
         ttft=waited(ttft_shares, ttft_mean, ttft_variance, least),
         tpot=Mixture(tpot.weight, known(tpot.mean_s), tpot.variance_s2, tpot.least_s, tpot.most_s),
-        e2e=waited(np.broadcast_to(LENGTH_SHARES, e2e_mean.shape), e2e_mean, e2e_variance, 0.0 * least),
+        e2e=waited(np.broadcast_to(outputs[1], e2e_mean.shape), e2e_mean, e2e_variance, 0.0 * least),
         batch=known((weight * decodes).sum(axis=-1)),
         step_s=known((weight * steps.mean_s).sum(axis=-1)),
     )

@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.serving_coefficients import ServingCoefficients
@@ -290,6 +290,31 @@ def serving_answer(
     return _answer(terms, state, decodes, rate, most, in_slot, slots, fitting, is_saturated, at, load, c)
 
 
+def longest_of(count: ArrayLike, cv: ArrayLike) -> Array:
+    """The longest of `count` lengths over their mean: a quantile of the gamma distribution, by Wilson and Hilferty.
+
+    >>> longest_of(1000.0, np.array([0.0, 1.0])).round(1).tolist()  # of an exponential ln 1000 = 6.9
+    [1.0, 7.0]
+    """
+    t = np.sqrt(2.0 * np.log(np.maximum(np.asarray(count, float), 1.0)))
+    z = np.maximum(t - (2.30753 + 0.27061 * t) / (1.0 + 0.99229 * t + 0.04481 * t**2), 0.0)
+    v = np.asarray(cv, float)
+    return np.asarray(np.maximum((1.0 - v**2 / 9.0 + z * v / 3.0) ** 3, 1.0))
+
+
+def _emptying(terms: _Terms, slots: Array, requests: Array, cv: Array) -> Array:
+    """Time that a run needs beyond its work at full slots, because at its end steps carry ever fewer sequences.
+
+    What a sequence adds to a step is the same however few they are; what a step costs by itself is paid until the longest
+    sequence has ended, and not for their mean. A single wave starts together and so ends with the longest of all lengths.
+    """
+    one = np.ones(())
+    step = terms.step.seconds(one, np.zeros(()))
+    waves = np.minimum(slots / np.maximum(requests, 1.0), 1.0)
+    left = waves + (1.0 - waves) * 0.5 * (1.0 + cv**2)  # mean length still to go when the last request starts
+    return np.asarray(terms.after * step * np.maximum(longest_of(slots, cv) - left, 0.0))
+
+
 def _answer(
     terms: _Terms,
     state: _State,
@@ -340,7 +365,8 @@ def _answer(
     after = np.maximum(outputs - 1.0, 0.0)
     e2e = ttft + after * tpot
     closed_rate = np.asarray(load.concurrency) / e2e
-    offline_rate = np.where(is_run, requests / (requests / most + c.drain * service), most)
+    run_s = requests / most + _emptying(terms, slots, requests, np.asarray(load.output_cv, float))
+    offline_rate = np.where(is_run, requests / run_s, most)
     done = np.select(
         [kind == OPEN, kind == OFFLINE, static],
         [rate, offline_rate, np.minimum(np.asarray(load.concurrency), slots) / e2e],

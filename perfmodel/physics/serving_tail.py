@@ -85,15 +85,22 @@ def replica_queue(
         *shapes, lanes.shape, mixed.shape, np.shape(rate_per_s), np.shape(c.interference)
     )
     deeper = {0: (step, mixed, np.asarray(c.interference))}
+    nothing = np.zeros(())
+    last: tuple[Array, Array] = (nothing, nothing)  # a state is asked about many prompts in a row
 
     def step_s(decodes: Array, prompt_tokens: Array) -> Array:
+        nonlocal last
         beyond = decodes.ndim - len(loads)
         for depth in range(1, beyond + 1):
             if depth not in deeper:
                 inner, share, factor = deeper[depth - 1]
                 deeper[depth] = (inner.expanded(), share[..., None], factor[..., None])
         inner, share, factor = deeper[max(beyond, 0)]
-        empty = inner.seconds(decodes, np.zeros(()))
+        if decodes is not last[0]:
+            last = decodes, inner.seconds(decodes, nothing)
+        empty = last[1]
+        if not prompt_tokens.any():
+            return np.asarray(empty + 0.0 * prompt_tokens)
         extra = inner.seconds(decodes, prompt_tokens) - empty
         if not (share > 0.0).all():
             alone = inner.seconds(np.zeros(()), prompt_tokens) * (prompt_tokens > 0.0)

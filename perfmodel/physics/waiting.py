@@ -76,7 +76,7 @@ class Mixture:
         >>> round(float(Mixture(one, one, one, 0.0 * one).quantile_s(0.99)), 3)    # exponential: ln 100
         4.605
         """
-        from scipy.special import gammainc
+        from scipy.special import gammaincc
 
         shape, scale = gamma_of(self.mean_s - self.least_s, self.variance_s2)
         deviation = np.sqrt(np.maximum(self.variance_s2, 0.0))
@@ -86,9 +86,11 @@ class Mixture:
 
         def excess(time_s: Array) -> Array:
             beyond = np.maximum(time_s[..., None] - self.least_s, 0.0)
-            return np.asarray((self.weight * gammainc(shape, beyond / scale)).sum(axis=-1) - q)
+            over = (self.weight * gammaincc(shape, beyond / scale)).sum(axis=-1)
+            # Tails fall off about exponentially: logarithms are nearly straight there.
+            return np.asarray(np.log((1.0 - q) / np.maximum(over, 1e-12)))
 
-        return np.asarray(np.minimum(crossing(excess, low, high, 16, 4), self.most_s))
+        return np.asarray(np.minimum(crossing(excess, low, high, 16, 3), self.most_s))
 
 
 def gamma_of(mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -112,11 +114,11 @@ def gamma_of(mean: Array, variance: Array) -> tuple[Array, Array]:
 
 
 _EDGES: Final = np.array([0, 0.002, 0.01, 0.03, 0.08, 0.2, 0.4, 0.6, 0.8, 0.92, 0.97, 0.99, 0.998, 1.0])
-LENGTH_SHARES: Final = np.diff(_EDGES)
+_SHARES: Final = np.diff(_EDGES)
 
 
-def length_nodes(cv: Array) -> Array:
-    """Gamma-distributed lengths of mean 1 in the classes of `LENGTH_SHARES`, on a new last axis.
+def length_nodes(cv: Array) -> tuple[Array, Array]:
+    """Gamma-distributed lengths of mean 1 in classes, on a new last axis, and the shares of the classes.
 
     Parameters
     ----------
@@ -124,17 +126,21 @@ def length_nodes(cv: Array) -> Array:
 
     Returns
     -------
-    Plain numbers, whose mean by `LENGTH_SHARES` is 1.
+    Plain numbers whose mean by the shares is 1, and the shares. Lengths that are all alike are one class.
 
-    >>> nodes = length_nodes(np.array([0.0, 1.0]))
-    >>> (nodes @ LENGTH_SHARES).round(9).tolist(), (nodes.max(axis=-1) > 5.0).tolist()
+    >>> nodes, shares = length_nodes(np.array([0.0, 1.0]))
+    >>> (nodes @ shares).round(9).tolist(), (nodes.max(axis=-1) > 5.0).tolist()
     ([1.0, 1.0], [False, True])
+    >>> [part.tolist() for part in length_nodes(np.zeros(1))]
+    [[[1.0]], [1.0]]
     """
+    if not cv.any():
+        return np.ones((*cv.shape, 1)), np.ones(1)
     from scipy.special import gammaincinv
 
     shape = 1.0 / np.maximum(cv, 1e-3)[..., None] ** 2
     nodes = gammaincinv(shape, 0.5 * (_EDGES[1:] + _EDGES[:-1])) / shape
-    return np.asarray(nodes / (nodes @ LENGTH_SHARES)[..., None])
+    return np.asarray(nodes / (nodes @ _SHARES)[..., None]), _SHARES
 
 
 def erlang_c(servers: ArrayLike, offered: ArrayLike) -> Array:

@@ -10,7 +10,7 @@
         engine: {vllm-v1: [shift, spread, rows], ...}
     level_spreads: {"layer_s|engine": 0.4}    # between values of a level, for one that nobody measured
     bands:                                    # of an answer: log half-width = factor sqrt(noise^2 + spread^2)
-      tpot: {noise: 0.15, factor: 1.9}        # throughput, tpot, ttft, ttft_p99, tpot_p99
+      tpot: {noise: 0.15, factor: 1.9}        # throughput, burst (of clients over a network, all at once), tpot, ttft, ttft_p99, tpot_p99
     tails: {ttft: 1.0, tpot: 1.0}             # measured over computed excess of the 99th percentile over the mean
 
 The belief of a coefficient is the sum of the shifts of its levels. A value of a level that nobody measured adds what is
@@ -46,10 +46,17 @@ Array = NDArray[np.float64]
 
 SCHEMA: Final = "perfmodel/serving-beliefs/1"
 #: Answers that have a band of their own.
-QUANTITIES: Final = ("throughput", "tpot", "ttft", "tpot_p99", "ttft_p99")
+QUANTITIES: Final = ("throughput", "burst", "tpot", "ttft", "tpot_p99", "ttft_p99")
 NINETY: Final = 1.645  # standard deviations of a normal 90 % interval
 #: Doubt of an answer beside that of its coefficients, before anything is fitted (assumed).
-TEXTBOOK_NOISE: Final = {"throughput": 0.20, "tpot": 0.20, "ttft": 0.40, "tpot_p99": 0.30, "ttft_p99": 0.55}
+TEXTBOOK_NOISE: Final = {
+    "throughput": 0.20,
+    "burst": 0.40,
+    "tpot": 0.20,
+    "ttft": 0.40,
+    "tpot_p99": 0.30,
+    "ttft_p99": 0.55,
+}
 _FILE: Final = "priors/serving.yaml"
 
 

@@ -45,6 +45,7 @@ class Names:
     precisions: Mapping[str, Entry]
     sources: Table
     datasets: Sequence[Entry] = field(default=())
+    conversations: Sequence[Entry] = field(default=())
 
 
 def plain(name: str) -> str:
@@ -79,6 +80,7 @@ def names() -> Names:
         precisions=data["precisions"],
         sources=table("sources"),
         datasets=tuple(data["datasets"]),
+        conversations=tuple(data["conversations"]),
     )
 
 
@@ -108,10 +110,12 @@ def known_engine(name: str, version: str, date: str) -> Engine:
 
     >>> known_engine("vLLM 0.5.2", "", "2024-08").era, known_engine("vllm", "", "2026-01").era
     ('vllm-v0', 'vllm-v1')
-    >>> known_engine("vllm", "nightly-5b8c30", "2026-04").era, known_engine("TensorRT 9.3.0, CUDA 12.2", "", "").era
-    ('vllm-v1', 'tensorrt-llm')
+    >>> known_engine("vllm", "nightly-5b8c30", "2026-04").era, known_engine("TensorRT 9.3.0, CUDA 12.2", "", "2024-03").era
+    ('vllm-v1', 'tensorrt-llm-v0')
     """
-    return engine(str(engine_entry(name)["is"]), _version(version) or _version(name), date or None)
+    entry = engine_entry(name)
+    named = None if "version_of" in entry else _version(name)
+    return engine(str(entry["is"]), _version(version) or named, date or None)
 
 
 def _version(text: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.physics.serving import CLOSED, OPEN
+from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN
 from perfmodel.physics.serving_tail import serving_latency
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs
 from perfmodel.validate.serving_fit import (
@@ -48,6 +48,7 @@ class Predicted:
     spread: Mapping[str, Array]  # that the doubt of the coefficients causes
     saturated: NDArray[np.bool_]
     fits: NDArray[np.bool_]
+    headroom: Array  # logarithm of the largest rate over the rate that is asked; inf where no rate is asked
 
     @staticmethod
     def blank(count: int) -> Predicted:
@@ -57,6 +58,7 @@ class Predicted:
             {name: np.full(count, np.nan) for name in TARGETS},
             np.zeros(count, dtype=bool),
             np.zeros(count, dtype=bool),
+            np.full(count, np.inf),
         )
 
     def put(self, at: NDArray[np.bool_], found: Predicted) -> None:
@@ -66,6 +68,7 @@ class Predicted:
             self.spread[name][at] = found.spread[name]
         self.saturated[at] = found.saturated
         self.fits[at] = found.fits
+        self.headroom[at] = found.headroom
 
 
 def features_of(runs: ServingRuns) -> list[dict[str, str]]:
@@ -85,6 +88,12 @@ def predict(runs: ServingRuns, beliefs: ServingBeliefs) -> Predicted:
     wide = dict(zip(FITTED, spread, strict=True))
     kind = np.asarray(runs.load.kind)
     tails = np.isfinite(runs.measured["ttft_p99"]) | np.isfinite(runs.measured["tpot_p99"])
+    headroom = np.full(len(runs), np.inf)
+    at = np.flatnonzero(kind == OPEN)
+    if at.size:
+        headroom[at], wide["throughput"][at] = _headroom(
+            runs.take(at), belief.median[:, at], belief.spread[:, at]
+        )
     rows = np.flatnonzero(((kind == OPEN) | (tails & (kind == CLOSED))) & found.fits)
     for name in ("ttft_p99", "tpot_p99"):
         log[name], wide[name] = np.full(len(runs), np.nan), wide[name.removesuffix("_p99")]
@@ -102,7 +111,17 @@ def predict(runs: ServingRuns, beliefs: ServingBeliefs) -> Predicted:
                 log[f"{name}_p99"][rows] = mean + excess
                 steady = is_open & np.isfinite(mean)
                 log[name][rows[steady]] = mean[steady]
-    return Predicted(log, wide, np.asarray(found.is_saturated), np.asarray(found.fits))
+    return Predicted(log, wide, np.asarray(found.is_saturated), np.asarray(found.fits), headroom)
+
+
+def _headroom(runs: ServingRuns, logs: Array, spreads: Array) -> tuple[Array, Array]:
+    """Logarithms of the saturation rate over the rate of an open loop, and the doubt of the former."""
+    full = replace(runs, load=replace(runs.load, kind=np.full(len(runs), OFFLINE), requests=np.nan))
+    answers, found = log_answers(full, logs)
+    slope = np.clip(slopes(full, logs, answers)[:, 0], -_STEEPEST, _STEEPEST)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.log(found.saturation_requests_per_s / np.asarray(runs.load.rate_per_s))
+    return np.asarray(room), np.sqrt(((slope * spreads) ** 2).sum(axis=0))
 
 
 def _alike(runs: ServingRuns, beliefs: ServingBeliefs) -> ServingBelief:

@@ -69,7 +69,12 @@ _GROUPS_WITHIN: Final = ("sglang", "tensorrt-llm")  # whose data-parallel attent
 _SEQUENCE_FLAGS: Final = ("max-num-seqs", "max-running-requests", "max-batch-size")
 _CHUNK_FLAGS: Final = ("max-num-batched-tokens", "chunked-prefill-size", "max-num-tokens")
 _MEMORY_FLAGS: Final = ("gpu-memory-utilization", "mem-fraction-static")
+# What a note says beside its columns: of the weights in memory, of squared variations of the lengths.
+_WEIGHTS_KEPT: Final = re.compile(r"weights ((?:int|fp)\d+)")
+_VARIATION: Final = re.compile(r"cv2 isl ([\d.]+) osl ([\d.]+)")
+_OPEN: Final = "open "  # a division of MLPerf whose entries quantise only if they like to
 _LARGEST_TENSOR: Final = 32.0  # beyond, sources give the size of a rack for the width
+_FEWEST_IN_FLIGHT: Final = 2.0  # a run of two waves has half of them at its end
 _MEASURED_OF_PEAK: Final = 1.02  # digits of a table
 
 
@@ -271,11 +276,14 @@ def _precision(row: Row, model: Entry, source: Entry, device: Accelerator) -> En
     if stated:
         if stated not in table:
             raise UnresolvedError(f'precision "{row.text["precision"]}" is not known')
+        kept = _WEIGHTS_KEPT.search(row.text.get("note", ""))
+        if kept and kept[1] in table and table[kept[1]]["weights"] < table[stated]["weights"]:
+            return {**table[stated], "weights": table[kept[1]]["weights"]}
         return table[stated]
     named = names().stated.find(plain(row.text["model"]))
     if named is not None:
         return table[str(named["is"])]
-    if source.get("precision_by_best"):
+    if source.get("precision_by_best") and not row.text.get("note", "").startswith(_OPEN):
         best = next((name for name in ("fp4", "fp8", "int8") if name in device.peak), "bf16")
         return table["fp8" if best == "fp4" and model["is"] == "gpt-j-6b" else best]
     return table[str(source.get("precision") or model.get("precision") or "bf16")]
@@ -326,7 +334,7 @@ def _deployment(
     is_mixed = float(precision["weights"]) < 8.0 and str(model.get("precision", "")) == "fp4"
     stated = str(row.text.get("kv_precision", "")).lower()
     cache = 1.0 if ("8" in stated) else 2.0
-    if not stated and row.text.get("engine", "").startswith(("trt", "tensorrt")) and weight <= 1.0:
+    if not stated and row.text.get("engine", "").lower().startswith(("trt", "tensorrt")) and weight <= 1.0:
         cache = 1.0
     return {
         "tensor": tensor,
@@ -355,7 +363,7 @@ def _flag(row: Row, names: Sequence[str], usual: float) -> float:
     """A limit that the command in the note sets, such as ``--max-num-seqs 512``."""
     note = row.text.get("note", "").replace("_", "-")
     for name in names:
-        found = re.search(rf"--{name}[ =](\d+(?:\.\d+)?)(?![\w.])", note)
+        found = re.search(rf"(?<![\w-])(?:--)?{name}[ =](\d+(?:\.\d+)?)(?![\w.])", note)
         if found:
             return max(float(found[1]), 1e-3)
     return usual
@@ -364,18 +372,18 @@ def _flag(row: Row, names: Sequence[str], usual: float) -> float:
 def _load(row: Row, model: str, source: Entry, at: dict[str, float]) -> dict[str, float]:
     kind = KINDS[row.text["scenario"]]
     inputs, outputs = row.number["isl"], row.number["osl"]
-    if inputs is None or outputs is None:
-        usual = next(
-            (
-                one
-                for one in names().datasets
-                if str(one["source"]) in row.text["source"] and one["model"] == model
-            ),
-            None,
-        )
-        if usual is None:
-            raise UnresolvedError("the lengths of its requests are not stated")
-        inputs, outputs = inputs or float(usual["isl"]), outputs or float(usual["osl"])
+    usual: Entry = next(
+        (
+            one
+            for one in names().datasets
+            if str(one["source"]) in row.text["source"] and one["model"] == model
+        ),
+        {},
+    )
+    if (inputs is None or outputs is None) and not usual:
+        raise UnresolvedError("the lengths of its requests are not stated")
+    inputs, outputs = inputs or float(usual["isl"]), outputs or float(usual["osl"])
+    beams = float(usual.get("beams", 1.0))
     share = float(source.get("length_share", 1.0))
     replicas = at.pop("replicas")
     batch = row.number["batch"] if kind == STATIC else row.number["concurrency"]
@@ -397,16 +405,32 @@ def _load(row: Row, model: str, source: Entry, at: dict[str, float]) -> dict[str
     return {
         "kind": kind,
         "concurrency": math.nan if batch is None else batch / replicas,
-        "rate_per_s": math.nan if rate is None else rate / replicas,
-        "requests": math.nan if requests is None else requests / replicas,
-        "input_tokens": max(inputs * share, 1.0),
+        "rate_per_s": math.nan if rate is None else beams * rate / replicas,
+        "requests": math.nan if requests is None else beams * requests / replicas,
+        "input_tokens": max(inputs * share / beams, 1.0),  # beams share their prompt
         "output_tokens": max(outputs * share, 1.0),
+        "beams": beams,
         "replicas": replicas,
+        **_variation(row, inputs, outputs),
     }
 
 
+def _variation(row: Row, inputs: float, outputs: float) -> dict[str, float]:
+    """Standard deviation over mean of the lengths: as a note says, or of the conversations that a run replays."""
+    told = _VARIATION.search(row.text.get("note", ""))
+    if told:
+        return {"input_cv": math.sqrt(float(told[1])), "output_cv": math.sqrt(float(told[2]))}
+    for usual in names().conversations:
+        if usual["name"] == row.text.get("len_dist", "").lower() or (
+            usual["inputs"][0] <= inputs <= usual["inputs"][1]
+            and usual["outputs"][0] <= outputs <= usual["outputs"][1]
+        ):
+            return {"input_cv": float(usual["input_cv"]), "output_cv": float(usual["output_cv"])}
+    return {"input_cv": 0.0, "output_cv": 0.0}
+
+
 def _per_replica(load: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in load.items() if name != "replicas"}
+    return {name: value for name, value in load.items() if name not in ("replicas", "beams")}
 
 
 def _measured(row: Row, load: dict[str, float], at: Mapping[str, float]) -> dict[str, float]:
@@ -418,15 +442,24 @@ def _measured(row: Row, load: dict[str, float], at: Mapping[str, float]) -> dict
         tokens = n["throughput_total_tok_s"] * outputs / (inputs + outputs)
     if math.isnan(tokens):
         tokens = n["requests_s"] * outputs
+    tokens *= load["beams"]  # of all beams, of which one is the answer
     ttft, tpot = n["ttft_mean_s"], n["tpot_mean_s"]
     if math.isnan(tpot):
         tpot = n["tpot_p50_s"] if load["kind"] == STATIC else n["itl_mean_s"]
+    elif load["output_cv"] > 0.0 and not math.isnan(n["itl_mean_s"]):
+        tpot = n[
+            "itl_mean_s"
+        ]  # over tokens, as the model counts; over requests short answers beside prompts rule
     if math.isnan(ttft) and load["kind"] == STATIC:
         ttft = n["ttft_p50_s"]
     if (
         outputs < 8.0
     ):  # a few tokens in bursts of the engine: their spacing is that of its output, not of steps
         tpot = math.nan
+    if (
+        load["kind"] == OFFLINE
+    ):  # a burst's first tokens are its queue, its other tokens what prompts leave: no latency
+        ttft = tpot = math.nan
     if row.text["scenario"] == "prefill-only":
         tokens = tpot = math.nan
     if load["kind"] == CLOSED and math.isnan(tokens):
@@ -438,7 +471,7 @@ def _measured(row: Row, load: dict[str, float], at: Mapping[str, float]) -> dict
         "tpot": tpot,
         "ttft": ttft,
         "tpot_p99": n["tpot_p99_s"] if not math.isnan(tpot) else math.nan,
-        "ttft_p99": n["ttft_p99_s"],
+        "ttft_p99": n["ttft_p99_s"] if not math.isnan(ttft) else math.nan,
     }
 
 
@@ -462,6 +495,19 @@ def _check(one: _One) -> None:
         raise ContradictedError("more tokens a second than the datasheet's FLOP/s allow")
     read = active * min(at.weight_bytes, at.expert_bytes)
     floor = read / (at.tensor * at.attention_replicas * float(one.machine.memory_bytes_per_s))
+    said = one.row.number
+    if (
+        one.load["kind"] == CLOSED
+        and said["throughput_out_tok_s"]
+        and said["ttft_mean_s"]
+        and said["tpot_mean_s"]
+    ):
+        latency = said["ttft_mean_s"] + (one.load["output_tokens"] - 1.0) * said["tpot_mean_s"]
+        in_flight = said["throughput_out_tok_s"] * latency / one.load["output_tokens"]
+        if in_flight * _FEWEST_IN_FLIGHT < (said["concurrency"] or 0.0):
+            raise ContradictedError(
+                "by its throughput and its times far fewer requests were in flight than it states"
+            )
     if one.measured["tpot"] * _MEASURED_OF_PEAK < floor:
         raise ContradictedError("tokens sooner than the weights can be read once; drafted tokens perhaps")
 

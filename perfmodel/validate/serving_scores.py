@@ -5,6 +5,7 @@ Rows weigh the same in the figures of a target; under `by_source_weight` every s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -88,27 +89,66 @@ def learnt_bands(runs: ServingRuns, found: Predicted) -> dict[str, dict[str, flo
     """Noise and factor of each target's band, from errors of whole sources left out, which weigh the same.
 
     Of the widths ``f sqrt(n^2 + spread^2)`` that hold 90 % of them, the one that is narrowest on average, in logarithms.
+    A 99th percentile has the doubt of its mean, and that of their ratio beside it.
     """
     shapes: dict[str, dict[str, float]] = {}
-    for target in TARGETS:
+    for target in ("throughput", "tpot", "ttft"):
         error, spread = log_errors(runs, found, target), found.spread[target]
         told = np.isfinite(error) & np.isfinite(spread)
-        if told.sum() < _LEAST_LOADS:
-            continue
-        weight = learning_weights(runs.features["source"][told])
-        best = np.inf
-        for noise in _NOISES:
-            scale = np.sqrt(noise**2 + spread[told] ** 2)
-            factor = weighted_quantile(np.abs(error[told]) / scale, weight, COVER)
-            width = float(weight @ np.log(factor * scale) / weight.sum())
-            if width < best - 1e-9:
-                best, shapes[target] = width, {"noise": round(float(noise), 4), "factor": round(factor, 4)}
+        size = np.where(
+            _overrun(found, error, shapes, target), 0.0, np.abs(error)
+        )  # inside: there is no high end
+        apart = _bursts(runs) & (target == "throughput")
+        for name, rows in ((target, told & ~apart), ("burst", told & apart)):
+            if rows.sum() >= _LEAST_LOADS:
+                weight = source_weights(runs.features["source"][rows])
+                shapes[name] = _narrowest_band(size[rows], spread[rows], weight)
+        ratio = (
+            np.abs(log_errors(runs, found, f"{target}_p99") - error)
+            if target != "throughput"
+            else error * np.nan
+        )
+        told = np.isfinite(ratio)
+        if target in shapes and told.sum() >= _LEAST_LOADS:
+            weight = learning_weights(runs.features["source"][told])
+            noise, factor = shapes[target]["noise"], shapes[target]["factor"]
+            tail = weighted_quantile(ratio[told], weight, COVER) / factor
+            shapes[f"{target}_p99"] = {"noise": round(float(np.hypot(noise, tail)), 4), "factor": factor}
     return shapes
 
 
-def half_widths(beliefs: ServingBeliefs, found: Predicted, target: str) -> Array:
-    """Log half-widths of the 90 % bands of every run."""
-    return beliefs.half_width(target, found.spread[target])
+def _narrowest_band(error: Array, spread: Array, weight: Array) -> dict[str, float]:
+    best, shape = np.inf, {}
+    for noise in _NOISES:
+        scale = np.sqrt(noise**2 + spread**2)
+        factor = weighted_quantile(error / scale, weight, COVER)
+        width = float(weight @ np.log(factor * scale) / weight.sum())
+        if width < best - 1e-9:
+            best, shape = width, {"noise": round(float(noise), 4), "factor": round(factor, 4)}
+    return shape
+
+
+def _bursts(runs: ServingRuns) -> Mask:
+    """Runs whose clients ask over a network all at once: what those and the start of the run take is their own."""
+    return np.asarray((runs.features["kind"] == "offline") & (runs.features["front"] == "http"))
+
+
+def _overrun(found: Predicted, error: Array, bands: Mapping[str, Mapping[str, float]], target: str) -> Mask:
+    """Slower than predicted at a rate that the slow end of the machine cannot answer: there a band has no high end."""
+    if target == "throughput" or "throughput" not in bands:
+        return np.zeros(error.shape, dtype=bool)
+    shape = bands["throughput"]
+    slow = shape["factor"] * np.sqrt(shape["noise"] ** 2 + found.spread["throughput"] ** 2)
+    return np.asarray((found.headroom <= slow) & (error < 0.0))
+
+
+def ends(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs, target: str) -> Array:
+    """How far a measurement may be from its prediction on the side where it is: infinitely where a rate overruns."""
+    over = _overrun(found, log_errors(runs, found, target), beliefs.bands, target)
+    half = beliefs.half_width(target, found.spread[target])
+    if target == "throughput":
+        half = np.where(_bursts(runs), beliefs.half_width("burst", found.spread[target]), half)
+    return np.asarray(np.where(over, np.inf, half))
 
 
 def summary(
@@ -116,6 +156,7 @@ def summary(
 ) -> dict[str, float]:
     """Errors and bands of some rows, which weigh the same unless told otherwise."""
     weight = np.ones(error.size) if weight is None else weight
+    width = weighted_quantile(np.sinh(half), weight, 0.5)
     relative, inside = np.abs(np.expm1(error)), (np.abs(error) <= half).astype(float)
     return {
         "rows": int(error.size),
@@ -125,7 +166,8 @@ def summary(
         "p90_ape": weighted_quantile(relative, weight, 0.9),
         "bias": float(np.expm1(weighted_quantile(error, weight, 0.5))),
         "coverage_90": float(weight @ inside / weight.sum()),
-        "band_width_median": weighted_quantile(np.sinh(half), weight, 0.5),
+        # Where most have no high end there is no width.
+        **({"band_width_median": width} if np.isfinite(width) else {}),
     }
 
 
@@ -138,7 +180,7 @@ def figures(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs) -> dic
         if not rows.size:
             told[target] = {"rows": 0, "sources": 0}
             continue
-        half = half_widths(beliefs, found, target)
+        half = ends(runs, found, beliefs, target)
         told[target] = _of_rows(runs, error, half, rows)
         if target.startswith("ttft"):
             below, above = rows[~found.saturated[rows]], rows[found.saturated[rows]]

@@ -122,3 +122,12 @@ def test_long_prompts_run_out_of_steps_before_sequences_run_out_of_slots(share: 
     run = des.simulate(des.Replica(case.step_s, 256, 512), stream)
     late = run.ttft_s[-100:].mean() / run.ttft_s[:100].mean()
     assert (late > 8.0) == (share > 1.0), late
+
+
+@pytest.mark.parametrize(("slots", "load"), [(8, 0.1), (32, 0.5)])
+def test_tiny_requests_meet_an_idle_replica_or_the_rest_of_a_step(slots: int, load: float) -> None:
+    """A few tokens each: the first token takes a step, and what is left of the running one if there is one."""
+    case = serving_cases.Case(0.01, 2e-5, 5e-5, 1e-9, True, 4.0, 4.0, 0.0, 0.0, 1.0, 512, slots, load)
+    found, simulated, _ = serving_cases.both(case, np.random.default_rng(1), 3000)
+    assert found[0] == pytest.approx(simulated[0], rel=0.04)
+    assert found[3] == pytest.approx(simulated[3], rel=0.20)

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.physics.examples import decoder, node
-from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN, STATIC, Load, replica_step, serving_answer
+from perfmodel.physics.serving import (
+    CLOSED,
+    OFFLINE,
+    OPEN,
+    STATIC,
+    Load,
+    longest_of,
+    replica_step,
+    serving_answer,
+)
 from perfmodel.physics.serving_coefficients import KNOWN, LEVELS, NAMES, SPREADS, ideal, textbook
 from perfmodel.physics.serving_shape import serving_shape
 from perfmodel.physics.serving_step import Deployment, cache_sequences, touched_experts, weight_bytes_per_rank
@@ -207,3 +216,22 @@ def test_known_levels_are_levels():
 def test_drafted_tokens_advance_a_sequence_by_those_accepted_in_a_row(accepted):
     at = Deployment(draft_tokens=3.0, acceptance=accepted)
     assert float(at.advance) == pytest.approx(sum(accepted**i for i in range(4)), rel=1e-4)
+
+
+def test_a_run_ends_when_its_longest_answer_does():
+    """All at once in one wave: work by the mean length, but a step's own cost until the longest has ended."""
+    at = Deployment(tensor=2.0, max_sequences=1000.0)
+    shape, machine, c = decoder(), node(), textbook()
+
+    def run_s(cv: float) -> float:
+        load = Load(kind=OFFLINE, requests=400.0, input_tokens=200.0, output_tokens=200.0, output_cv=cv)
+        return float(400.0 / serving_answer(shape, machine, at, load, c).requests_per_s)
+
+    alone = float(
+        replica_step(shape, machine, at, Load(input_tokens=200.0, output_tokens=200.0), c).seconds(1.0, 0.0)
+    )
+    longest = float(longest_of(400.0, 1.0))
+    assert longest == pytest.approx(np.log(400.0), rel=0.05)
+    # Longer contexts of the long answers come on top, so more than the steps alone.
+    assert run_s(1.0) - run_s(0.0) > 0.95 * 199.0 * alone * (longest - 1.0)
+    assert run_s(1.0) - run_s(0.0) < 1.3 * 199.0 * alone * (longest - 1.0)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from perfmodel.physics.waiting import (
-    LENGTH_SHARES,
     Mixture,
     busy_share,
     crossing,
@@ -65,9 +64,9 @@ def test_intervals_more_even_than_a_tenth_count_as_a_tenth() -> None:
 
 @pytest.mark.parametrize("cv", [0.1, 0.5, 1.0, 2.0])
 def test_length_classes_have_the_mean_and_nearly_the_spread(cv: float) -> None:
-    nodes = length_nodes(np.asarray(cv))
-    assert float(nodes @ LENGTH_SHARES) == pytest.approx(1.0)
-    assert np.sqrt(float(np.square(nodes) @ LENGTH_SHARES) - 1.0) == pytest.approx(cv, rel=0.12)
+    nodes, shares = length_nodes(np.asarray(cv))
+    assert float(nodes @ shares) == pytest.approx(1.0)
+    assert np.sqrt(float(np.square(nodes) @ shares) - 1.0) == pytest.approx(cv, rel=0.12)
 
 
 def test_a_crossing_is_found_in_each_element_and_halved_where_there_is_none() -> None:
@@ -130,13 +129,13 @@ def test_an_idle_server_is_met_by_nobody_and_a_busy_one_by_nearly_all() -> None:
 
 
 def test_constant_lengths_are_one_and_varied_ones_are_in_order() -> None:
-    nodes = length_nodes(np.array([0.0, 0.5]))
+    nodes, shares = length_nodes(np.array([0.0, 0.5]))
     assert nodes[0] == pytest.approx(1.0, rel=0.01)
     assert (np.diff(nodes[1]) > 0.0).all()
     from scipy.stats import gamma
 
     # The middle of each class is that of the distribution, up to the factor that keeps the mean.
-    middles = np.cumsum(LENGTH_SHARES) - 0.5 * LENGTH_SHARES
+    middles = np.cumsum(shares) - 0.5 * shares
     expected = gamma(4.0, scale=0.25).ppf(middles)
     assert nodes[1] / nodes[1][6] == pytest.approx(expected / expected[6])
 

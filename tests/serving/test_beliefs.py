@@ -73,7 +73,7 @@ def test_the_shipped_ones_are_fitted_and_doubt_what_they_have_not_seen():
         assert strange.spread[NAMES.index(name)] > usual.spread[NAMES.index(name)]
         assert usual.measured[name]
         assert not strange.measured[name]
-    assert set(known.bands) == {"throughput", "tpot", "ttft", "tpot_p99", "ttft_p99"}
+    assert set(known.bands) == {"throughput", "burst", "tpot", "ttft", "tpot_p99", "ttft_p99"}
 
 
 def test_engines_have_facts_of_their_own():

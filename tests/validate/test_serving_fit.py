@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.physics.serving_coefficients import NAMES
 from perfmodel.specs.catalog import Catalog
-from perfmodel.validate.serving_fit import CAP, FITTED, beliefs_of, design, fit, log_answers, thinned
+from perfmodel.validate.serving_fit import CAP, FITTED, OWN, beliefs_of, design, fit, log_answers, thinned
 from perfmodel.validate.serving_rows import ServingRuns, resolve_runs
 from perfmodel.validate.serving_table import read_runs
 from perfmodel.validate.validation import shipped_corpus
@@ -91,3 +91,16 @@ def test_a_run_twice_gives_the_same(some: ServingRuns) -> None:
 
 def test_the_shipped_corpus_has_a_file_of_beliefs() -> None:
     assert (Path(__file__).parents[2] / "perfmodel" / "priors" / "serving.yaml").is_file()
+
+
+def test_what_a_publisher_has_of_its_own_is_told_to_nobody(some: ServingRuns) -> None:
+    """A slow publisher moves its own effect, hardly the base, and no belief bears its name."""
+    runs = made(some, {}, 0.02)
+    slow = runs.features["publisher"] == "gpustack"
+    told = {**runs.measured, "throughput": np.where(slow, 1 / 1.35, 1.0) * runs.measured["throughput"]}
+    usual, found = fit(runs), fit(replace(runs, measured=told))
+    own = found.values["pace", OWN, "gpustack"] - usual.values["pace", OWN, "gpustack"]
+    base = found.values["pace", "all", ""] - usual.values["pace", "all", ""]
+    assert own > 0.08
+    assert abs(base) < 0.5 * own
+    assert all(level != OWN for _, level, _ in beliefs_of(found, runs, np.ones(len(runs), dtype=bool)).values)

@@ -19,7 +19,7 @@ GOOD = {
 }  # fmt: skip
 COLUMNS = (
     *GOOD, "precision", "pp", "ep", "dp", "batch", "request_rate", "throughput_out_tok_s", "throughput_total_tok_s",
-    "n_requests", "disagg", "spec_decoding",
+    "n_requests", "disagg", "spec_decoding", "note",
 )  # fmt: skip
 
 
@@ -62,9 +62,19 @@ def test_total_tokens_count_the_input(tmp_path: Path) -> None:
 
 def test_an_endless_rate_is_a_burst(tmp_path: Path) -> None:
     runs = resolved(
-        tmp_path, {"scenario": "server", "concurrency": "", "request_rate": "inf", "n_requests": "100"}
+        tmp_path,
+        {
+            "scenario": "server",
+            "concurrency": "",
+            "request_rate": "inf",
+            "n_requests": "100",
+            "throughput_out_tok_s": "900",
+        },
     )
     assert runs.load.kind[0] == OFFLINE
+    # Its first tokens are the queue that all requests make at once: no latency at a load.
+    assert np.isnan(runs.measured["ttft"][0])
+    assert np.isnan(runs.measured["tpot"][0])
 
 
 def test_lengths_that_a_source_draws_are_taken_at_their_mean(tmp_path: Path) -> None:
@@ -121,3 +131,30 @@ def test_nothing_is_dropped_without_a_word() -> None:
     taken = runs.take(np.arange(5))
     assert len(taken) == 5
     assert taken.shape.params.shape == (5,)
+
+
+def test_fewer_requests_in_flight_than_stated_contradict(tmp_path: Path) -> None:
+    """By Little's law 900 tokens a second of 2.345 s each are 8.2 requests in flight, not 64."""
+    runs = resolved(
+        tmp_path, {"throughput_out_tok_s": "900"}, {"throughput_out_tok_s": "900", "concurrency": "64"}
+    )
+    assert len(runs) == 1
+    assert "in flight" in runs.contradicted[0][1]
+
+
+def test_notes_tell_limits_variations_and_weights(tmp_path: Path) -> None:
+    runs = resolved(
+        tmp_path,
+        {"note": "max_num_seqs 128 max_num_batched_tokens 2048; cv2 isl 0.25 osl 0.04"},
+        {"precision": "fp16", "note": "weights int8; Batch"},
+    )
+    assert runs.deployment.max_sequences[0] == 128
+    assert runs.deployment.chunk_tokens[0] == 2048
+    assert (runs.load.input_cv[0], runs.load.output_cv[0]) == pytest.approx((0.5, 0.2))
+    assert runs.deployment.weight_bytes[1] == 1.0
+
+
+def test_conversations_have_lengths_that_vary(tmp_path: Path) -> None:
+    runs = resolved(tmp_path, {"isl": "217.4", "osl": "201.6"}, {"isl": "218", "osl": "1000"})
+    assert runs.load.output_cv[0] > 0.5
+    assert runs.load.output_cv[1] == 0.0

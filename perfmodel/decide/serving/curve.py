@@ -211,7 +211,7 @@ def load_curve(service: Service, layout: ServedLayout, kind: str, loads: Array) 
         answer, times = latencies(service, at, kind, loads)
     slopes = _slopes(service, at, kind, loads)
     scaled = {name: value * service.belief.spread[:, None] for name, value in slopes.items()}
-    half = _half(service, slopes, scaled)
+    half = _half(service, slopes, scaled, "burst" if kind == "offline" else "throughput")
     return LoadCurve(
         service,
         layout,
@@ -281,12 +281,14 @@ def _slopes(service: Service, at: Deployment, kind: str, loads: Array) -> dict[s
     return {"throughput": slope(rate), "ttft": slope(found.ttft_s), "tpot": slope(found.tpot_s)}
 
 
-def _half(service: Service, slopes: Mapping[str, Array], scaled: Mapping[str, Array]) -> Half:
+def _half(
+    service: Service, slopes: Mapping[str, Array], scaled: Mapping[str, Array], rate: str = "throughput"
+) -> Half:
     if service.root is not None:
         scaled = {name: service.root.T @ value for name, value in slopes.items()}
     spread = {name: np.sqrt((value**2).sum(axis=0)) for name, value in scaled.items()}
     width = service.beliefs.half_width
-    throughput = width("throughput", spread["throughput"])
+    throughput = width(rate, spread["throughput"])
     times = {
         name: width(name, spread[name.partition("_")[0]]) for name in ("ttft", "tpot", "ttft_p99", "tpot_p99")
     }

@@ -63,7 +63,7 @@ def test_weights_that_do_not_fit_are_impossible():
 
 
 def test_what_the_model_does_not_expect_is_suspicious():
-    found = audited(9000)
+    found = audited(16_000)
     assert codes(found) == {"tokens-above-band": "suspicious"}
 
 
