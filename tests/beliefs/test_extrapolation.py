@@ -8,10 +8,12 @@ import pytest
 from perfmodel.beliefs.extrapolation import (
     CHANCE,
     GROUNDS,
+    PULL,
     Asked,
     LawTrust,
     Seen,
     _per_step,
+    join,
     laws_at,
     line,
     need_of_laws,
@@ -66,8 +68,23 @@ def test_a_measured_point_stands_for_itself_and_others_are_reached_by_laws() -> 
 def test_a_model_that_knew_the_shape_needs_no_laws() -> None:
     assert need_of_laws(np.zeros(2), np.array([1.0, 8.0])) == 0.0
     assert need_of_laws(np.array([0.2, -0.2]), np.array([1.0, 8.0])) > 0.99
-    assert need_of_laws(np.array([0.2, 0.2]), np.array([8.0, 8.0])) > 0.99  # one K: the level is all there is
+    assert (
+        need_of_laws(np.array([0.01, -0.01]), np.array([1.0, 8.0])) == 0.0
+    )  # as two timings of the same differ
+    assert need_of_laws(np.array([0.2, 0.2]), np.array([8.0, 8.0])) > 0.9  # one K: the level is all there is
+    assert need_of_laws(np.array([0.04]), np.array([8.0])) == 0.0
     assert need_of_laws(np.zeros(0), np.zeros(0)) == 1.0
+
+
+def test_no_law_moves_the_model_far_beyond_its_own_doubt() -> None:
+    """A single timing and ideal scaling from there, where the model expects twenty times that, but for the timed K."""
+    seen = Seen(np.array([8.0]), np.array([1.0]), np.ones(1))
+    asked = Asked(np.array([8.0, 256.0]), np.ones(2), 8.0, 0.0, 0.0)
+    laws = laws_at(seen, asked, LawTrust())
+    model, spread = np.log([1.3, 20.0]), np.array([0.1, 0.1])
+    joined = join(model, spread, laws.log_tau, laws)
+    assert joined.value[0] == pytest.approx(0.0, abs=0.03)
+    assert joined.value[1] == pytest.approx(model[1] - PULL * 0.1)
 
 
 def test_a_smaller_batch_takes_longer_by_what_a_step_costs_whatever_its_size() -> None:
