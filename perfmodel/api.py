@@ -254,12 +254,14 @@ def study(
     price: str | None = None,
     work: float | None = None,
     slo: str | None = None,
+    job_name: str | None = None,
     options: StudyOptions | None = None,
     seed: int = 0,
 ) -> Result:
     """Measured timings (or a load curve) to speedup, intervals, fits, bend and cause, cost and verdict.
 
-    `price` is of one worker ("3.20 USD/h"), `slo` of a load curve ("ttft_p99=2 s"); `options` has everything else.
+    `price` is of one worker ("3.20 USD/h"), `slo` of a load curve ("ttft_p99=2 s"), `job_name` of sacct output; `options`
+    has everything else.
     """
     from dataclasses import replace
 
@@ -276,7 +278,8 @@ def study(
         raise UsageError("slo: for load curves; these are timings by K", code="U021")
     given = {"regime": regime, "work": work, "price_usd_per_s": _in_si("price", price, "USD/s")}
     said = {key: value for key, value in given.items() if value is not None}
-    return study_file(paths, replace(options or StudyOptions(), **said), seed=seed)  # type: ignore[arg-type]
+    settled = replace(options or StudyOptions(), **said)  # type: ignore[arg-type]
+    return study_file(paths, settled, job_name=job_name, seed=seed)
 
 
 def diagnose(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -27,12 +27,12 @@ class PerfmodelCheck:
 
     def __call__(
         self, file: str | Path, *policies: str, undecided: Verdict = "pass", seed: int = 0
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """Raise AssertionError for policies that fail; return prediction.result of a job, check.result of a policy file."""
         path = self.folder / file
         return self._job(path, policies, undecided, seed) if policies else self._gate(path, undecided, seed)
 
-    def _gate(self, path: Path, undecided: Verdict, seed: int) -> Mapping[str, Any]:
+    def _gate(self, path: Path, undecided: Verdict, seed: int) -> Mapping[str, object]:
         from perfmodel.cli.options import load_beliefs
         from perfmodel.decide.gate import baseline
         from perfmodel.decide.gate.check import check
@@ -52,7 +52,9 @@ class PerfmodelCheck:
         _complain([row.sentence for row in rows(envelope) if row.blocking])
         return dict(envelope["result"])
 
-    def _job(self, path: Path, policies: tuple[str, ...], undecided: Verdict, seed: int) -> Mapping[str, Any]:
+    def _job(
+        self, path: Path, policies: tuple[str, ...], undecided: Verdict, seed: int
+    ) -> Mapping[str, object]:
         from perfmodel.decide.gate import inputs
         from perfmodel.decide.gate.check import decide_one
         from perfmodel.decide.gate.evaluate import outcome
@@ -70,12 +72,14 @@ class PerfmodelCheck:
             raise ValueError("change(...) needs a committed baseline: put it into perfmodel.yaml")
         found = load_any_job(path)
         if isinstance(found, ServingJob):
-            asked, result = Asked(found), dict(plain(predict_serving(found, seed=seed).result))
+            asked = Asked(found)
+            result: Mapping[str, object] = plain(predict_serving(found, seed=seed).result)
             outcomes = [outcome(policy, asked.measure(policy)) for policy in wanted]
         else:
             job = inputs.with_k(found, (policy.k for policy in wanted if policy.k is not None))
-            result = dict(predictor(None, seed)(job))
-            outcomes = [decide_one(policy, result, None, job) for policy in wanted]
+            answer = predictor(None, seed)(job)
+            result = answer
+            outcomes = [decide_one(policy, answer, None, job) for policy in wanted]
         failed = []
         for policy, decided in zip(wanted, outcomes, strict=True):
             if decided.verdict == "fail" or (decided.verdict == "undecided" and undecided == "fail"):
@@ -94,6 +98,6 @@ def _complain(failed: list[str]) -> None:
 
 
 @pytest.fixture
-def perfmodel_check(request: pytest.FixtureRequest) -> Callable[..., Mapping[str, Any]]:
+def perfmodel_check(request: pytest.FixtureRequest) -> Callable[..., Mapping[str, object]]:
     """Check a job or a policy file from a test: `perfmodel_check("job.yaml", "knee >= 64")`."""
     return PerfmodelCheck(request.path.parent)

@@ -27,7 +27,7 @@ SURFACE = {
     "load_job": {"job", "specs", "keys"},
     "plan": KEYS | {"job", "clusters", "objective", "max_k", "min_efficiency", "top", "draws"},
     "predict": KEYS | {"job", "threshold", "draws"},
-    "study": {"timings", "regime", "price", "work", "slo", "options", "seed"},
+    "study": {"timings", "regime", "price", "work", "slo", "job_name", "options", "seed"},
     "validate": KEYS | {"job", "timings", "data", "leave_out"},
 }
 

@@ -13,10 +13,10 @@ from perfmodel.decide.prediction import predict
 from perfmodel.errors import SpecError
 from perfmodel.explain.explanation import explain
 from perfmodel.physics.coefficients import textbook
+from perfmodel.physics.counting import operations
 from perfmodel.physics.fabric import OPERATIONS, collective_time
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.physics.roofline import product_time, roofline_time
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
@@ -120,16 +120,16 @@ class TestNoSilentEfficiency:
         assert {item["confidence"] for item in beliefs.values()} <= {"measured", "inherited", "assumed"}
 
     def test_an_unknown_link_widens_the_band(self):
-        """Of a job that waits for its network, and computes for most of its step with either link."""
+        """Of a job that waits for its network in every layer, and computes for most of its step with either link."""
         work = {"workload": "llama3-8b", "k": "512", "global_batch": 512, "seq_len": 2048}
         same = {"name": "nobody-knows", "latency": "1.3 us", "bandwidth": "25 GB/s"}
         clusters = ("dgx-a100", {"node": "dgx-a100", "scale_out": same})
         jobs = [
-            load_job(None, overrides={**work, "cluster": one, "layout": {"tp": 1, "sharding": "zero1"}})
+            load_job(None, overrides={**work, "cluster": one, "layout": {"tp": 1, "sharding": "fsdp"}})
             for one in clusters
         ]
         known, other = (predict(job, draws=0).curve for job in jobs)
-        assert float(known.step.parts["data_parallel"][0] / known.time_s[0]) > 0.1
+        assert float(known.step.parts["sharded_weights"][0] / known.time_s[0]) > 0.1
         assert float(other.spread[0]) > float(known.spread[0])
 
 

@@ -143,7 +143,7 @@ def cli_page() -> str:
         "# Verbs",
         "Written from the help of the verbs. Every verb that takes `JOB.yaml` also takes `-w` and `-c` in its "
         "place. Errors and progress go to stderr, data to stdout.",
-        "| exit code | means |\n|--:|:--|\n| 0 | good |\n| 1 | a policy, validation or audit failed |\n"
+        "| exit code | means |\n|--:|:--|\n| 0 | good |\n| 1 | a policy, validation or audit failed, nothing fits, or nothing meets the limits |\n"
         "| 2 | bad usage or bad input |\n| 3 | a fault of perfmodel |\n| 130 | interrupted |",
     ]
     for verb, line in VERBS.items():

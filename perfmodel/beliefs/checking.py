@@ -48,7 +48,7 @@ def faults(data: object) -> list[str]:
     return found if len(found) <= _AT_MOST else [*found[:_AT_MOST], f"and {len(found) - _AT_MOST} more"]
 
 
-def _names(given: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
+def _names(given: Mapping[str, object], known: tuple[str, ...]) -> str | None:
     missing = [name for name in known if name not in given]
     unknown = [str(name) for name in given if name not in known]
     if not missing and not unknown:
@@ -67,7 +67,7 @@ def _number(place: str, value: object, low: float, high: float) -> Iterator[str]
         yield f"{place} is {value:g}, expected {low:g} to {high:g}"
 
 
-def _shifts(shifts: Mapping[str, Any]) -> Iterator[str]:
+def _shifts(shifts: Mapping[str, object]) -> Iterator[str]:
     for name, levels in shifts.items():
         if not isinstance(levels, Mapping) or "" not in (levels.get("all") or ()):
             yield f"no belief about {name}"
@@ -107,7 +107,7 @@ def _widths(data: Mapping[str, Any]) -> Iterator[str]:
         yield from _number(f"level_spreads.{key}", value, 0.0, WIDEST)
 
 
-def _tables(data: Mapping[str, Any]) -> Iterator[str]:
+def _tables(data: Mapping[str, object]) -> Iterator[str]:
     """The factors, weights, scales and odds of each mode."""
     conformal, bands, scales, meta = (data.get(key, {}) for key in ("conformal", "bands", "scales", "meta"))
     if not isinstance(meta, Mapping):
@@ -202,7 +202,7 @@ def _calibration(data: object) -> Iterator[str]:
     yield from _power(data.get("power"))
 
 
-def _measured(data: Mapping[str, Any]) -> Iterator[str]:
+def _measured(data: Mapping[str, object]) -> Iterator[str]:
     """Accelerators, accelerator-times and, in files that have them, batches of the measured points."""
     limits = {"k": (1.0, 1e9), "tau": (1e-15, 1e15), "batch": (1e-9, 1e12)}
     columns = {name: data.get(name) for name in limits if name != "batch" or data.get(name, []) != []}

@@ -259,7 +259,9 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
 def band_spread(signs: Array, weights: Sequence[float] | Array) -> Array:
     """Root of the sum of squares of the weighted signs, as many of them as have a weight."""
     known = np.asarray(weights, float)
-    total = np.sqrt(np.tensordot(np.square(known), np.square(signs[: known.size]), axes=1))
+    # No dot product of a library: it rounds by the kind of processor, and answers keep their bytes.
+    squares = np.square(signs[: known.size])
+    total = np.sqrt((squares * np.square(known).reshape(-1, *(1,) * (squares.ndim - 1))).sum(axis=0))
     return np.asarray(np.minimum(total, WIDEST_BAND))
 
 

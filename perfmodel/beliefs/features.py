@@ -24,7 +24,6 @@ BEFORE_FUSED = frozenset(
     }
 )  # fmt: skip
 FUSED_SINCE = "2023-03"
-UNSAID_RECOMPUTE = 0.3  # where a source does not say, for the discrepancy's slope only
 
 
 def features(
@@ -86,7 +85,7 @@ def retuned(levels: Mapping[str, str]) -> float:
 def discrepancy(ops: Operations, at: Layouts) -> Array:
     """Slopes of what no coefficient explains, in the order of `beliefs.DISCREPANCIES`; shape (n, ...)."""
     nodes = np.maximum(at.k / at.per_node, 1.0)
-    repeat = np.where(np.isnan(at.recompute), UNSAID_RECOMPUTE, at.recompute)
+    repeat = np.where(np.isnan(at.recompute), np.square(at.freed), at.recompute)
     rows = (
         np.ones_like(at.k),
         np.log2(at.k),

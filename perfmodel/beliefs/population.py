@@ -217,7 +217,7 @@ def textbook_beliefs() -> Beliefs:
     )
 
 
-def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
+def to_mapping(beliefs: Beliefs) -> dict[str, object]:
     """Plain data for a priors or beliefs file."""
     shifts: dict[str, dict[str, dict[str, list[float]]]] = {}
     for (name, level, value), median in beliefs.values.items():
@@ -227,7 +227,7 @@ def to_mapping(beliefs: Beliefs) -> dict[str, Any]:
             beliefs.counts.get((name, level, value), 0),
         ]
         shifts.setdefault(name, {}).setdefault(level, {})[value] = entry
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "schema": "perfmodel/beliefs/1",
         "meta": dict(beliefs.meta),
         "noise": round(beliefs.noise, 6),

@@ -29,7 +29,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from perfmodel.physics.constants import IN_SWITCH_RANKS
 from perfmodel.physics.fabric import group_link_share
 from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.hardware import Link
 
 Array = NDArray[np.float64]
 
@@ -108,7 +109,7 @@ class Points:
         """What does not depend on the quantities: a fit asks for the same points a thousand times."""
         return _count(self.op, self.ranks, self.domains)
 
-    def take(self, rows: NDArray[Any]) -> Points:
+    def take(self, rows: NDArray[np.bool_ | np.intp]) -> Points:
         """Some of the points."""
         return Points(
             self.op[rows],
@@ -132,7 +133,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
     A row's note may state the network (InfiniBand, RoCE, TCP sockets) and how many warm-up calls were made. Remarks that
     were drawn from the times themselves are not read: they would tell a held-out sweep's answer.
     """
-    seen: dict[tuple[str, ...], dict[str, Any]] = {}
+    seen: dict[tuple[str, ...], Setting] = {}
     names = (
         "op",
         "accelerator",
@@ -144,7 +145,7 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
         "algorithm",
         "note",
     )
-    found: list[dict[str, Any]] = []
+    found: list[Setting] = []
     for row in rows:
         key = tuple(row.get(name) or "" for name in names)
         if key not in seen:
@@ -167,19 +168,35 @@ def points(rows: Sequence[Mapping[str, str]], catalog: Catalog) -> Points:
     )
 
 
-def _setting(text: Mapping[str, str], catalog: Catalog) -> dict[str, Any]:
+class Setting(TypedDict):
+    """What a row of the table says of its machine and its call."""
+
+    op: str
+    ranks: float
+    domains: float
+    up: float
+    share: float
+    out: float
+    latency: float
+    efficiency: float
+    in_switch: bool
+    is_bus: bool
+    keys: dict[str, str]
+
+
+def _setting(text: Mapping[str, str], catalog: Catalog) -> Setting:
     accelerators, links = set(catalog.names("accelerators")), set(catalog.names("links"))
     name = text["accelerator"]
-    accelerator: Any = catalog.get("accelerators", name) if name in accelerators else None
+    accelerator = catalog.get("accelerators", name) if name in accelerators else None
     generation = (accelerator.generation if accelerator is not None else None) or UNKNOWN
     up_name = text["scale_up"] or (accelerator.scale_up if accelerator is not None else None) or UNKNOWN
-    up: Any = catalog.get("links", up_name) if up_name in links else None
+    up = catalog.get("links", up_name) if up_name in links else None
     out_name = text["scale_out"] or _stated_network(text["note"], catalog, name)
-    out: Any = catalog.get("links", out_name) if out_name in links else None
+    out = catalog.get("links", out_name) if out_name in links else None
     ranks = float(text["ranks"])
     per_node = float(text["accelerators_per_node"] or 8)
     nodes = max(1.0, float(text["nodes"] or 1))
-    domains = np.ceil(ranks / NVL72_DOMAIN) if up_name == "nvl72" else nodes
+    domains = float(np.ceil(ranks / NVL72_DOMAIN)) if up_name == "nvl72" else nodes
     inside = ranks / domains
     kind = _kind(up_name)
     ring_only = "NVLS off" in text["algorithm"] or text["algorithm"] == "Ring"
@@ -250,11 +267,11 @@ def _stated_network(note: str, catalog: Catalog, accelerator: str) -> str:
     if "tcp sockets" in said:
         return SOCKET_LINK
     kind = "ib" if "infiniband" in said else "roce" if "roce" in said else ""
-    names = [n.scale_out.name for n in _networks(catalog, accelerator) if _out_kind(n.scale_out.name) == kind]
+    names = [link.name for link, *_ in _networks(catalog, accelerator) if _out_kind(link.name) == kind]
     return str(max(sorted(set(names)), key=names.count)) if names else UNKNOWN
 
 
-def _efficiency(link: Any) -> float:
+def _efficiency(link: Link | None) -> float:
     if link is None:
         return ASSUMED_OUT_EFFICIENCY
     return float(link.efficiency or (ASSUMED_SOCKET_EFFICIENCY if _out_kind(link.name) == "tcp" else 0.9))
@@ -266,34 +283,36 @@ def _wiring(link: str) -> str:
     return "fully-connected" if link.startswith("xgmi") else "nvswitch"
 
 
-def _networks(catalog: Catalog, accelerator: str | None = None) -> list[Any]:
-    """Nodes of the catalogue with a network, and with this accelerator."""
-    nodes: list[Any] = [catalog.get("nodes", name) for name in catalog.names("nodes")]
-    return [n for n in nodes if n.scale_out and n.nics_per_node and accelerator in (None, n.accelerator.name)]
+def _networks(catalog: Catalog, accelerator: str | None = None) -> list[tuple[Link, int, int]]:
+    """Network of each of the catalogue's nodes with this accelerator, its cards and accelerators."""
+    nodes = [catalog.get("nodes", name) for name in catalog.names("nodes")]
+    return [
+        (n.scale_out, n.nics_per_node, n.accelerators_per_node)
+        for n in nodes
+        if n.scale_out and n.nics_per_node and accelerator in (None, n.accelerator.name)
+    ]
 
 
 def _usual(catalog: Catalog, accelerator: str) -> str:
     """Kind of network that most of the catalogue's nodes with this accelerator have."""
-    kinds = [_out_kind(node.scale_out.name) for node in _networks(catalog, accelerator)]
+    kinds = [_out_kind(link.name) for link, *_ in _networks(catalog, accelerator)]
     return max(sorted(set(kinds)), key=kinds.count) if kinds else "ib"
 
 
-def _nic_rate(catalog: Catalog, accelerator: str, link: Any, per_node: float) -> float:
+def _nic_rate(catalog: Catalog, accelerator: str, link: Link | None, per_node: float) -> float:
     """Network [B/s] per accelerator: of nodes with this accelerator and link, else with the link, else one NIC each.
 
     Without a link, of nodes with this accelerator, else of all. Sockets use one card of the host.
     """
     if link is None:
-        rates = [
-            n.scale_out.bandwidth * n.nics_per_node / n.accelerators_per_node
-            for n in _networks(catalog, accelerator) or _networks(catalog)
-        ]
+        known = _networks(catalog, accelerator) or _networks(catalog)
+        rates = [network.bandwidth * cards / count for network, cards, count in known]
         return float(np.median(rates)) if rates else ASSUMED_NIC_BYTES_PER_S
     if link.name == SOCKET_LINK:
         return float(link.bandwidth / per_node)
     found: list[tuple[bool, float]] = []
     for name in catalog.names("nodes"):
-        node: Any = catalog.get("nodes", name)
+        node = catalog.get("nodes", name)
         if node.scale_out is not None and node.scale_out.name == link.name and node.nics_per_node:
             found.append((node.accelerator.name == accelerator, float(node.nics_per_node)))
     counts = [count for same, count in found if same] or [count for _, count in found] or [per_node]

@@ -117,7 +117,7 @@ class Design:
         chosen = [self.owner == i for i in range(len(QUANTITIES))]
         return tuple((own, self.matrix[:, own]) for own in chosen)
 
-    def take(self, rows: NDArray[Any]) -> Design:
+    def take(self, rows: NDArray[np.bool_ | np.intp]) -> Design:
         """The design of some points."""
         return Design(self.names, self.spread, self.matrix[rows], self.owner)
 
@@ -340,7 +340,7 @@ def _solve(problem: _Problem, state: _State, iterations: int) -> _State:
     return state
 
 
-def pack(found: Fit) -> dict[str, Any]:
+def pack(found: Fit) -> dict[str, object]:
     """Plain data for the priors file: medians (as multiples of the level's mean), log-spreads and counts."""
     return {
         "schema": SCHEMA,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,14 @@ from perfmodel.beliefs.extrapolation import need_of_laws
 from perfmodel.beliefs.population import DISCREPANCY_MEANINGS, EFFECTS, Beliefs, Calibration
 from perfmodel.calibrate.mixed import LIMIT
 from perfmodel.calibrate.observations import Observations
-from perfmodel.calibrate.parts import Traced, condition_on_parts
+from perfmodel.calibrate.parts import SeenPart, Traced, condition_on_parts
 from perfmodel.calibrate.population import population_logs
 from perfmodel.calibrate.posterior import Posterior, condition_jobs
 from perfmodel.physics.coefficients import MEANINGS, NAMES
 from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.machine import stack as stack_machines
 from perfmodel.physics.operations import stack
-from perfmodel.training.curve import centre, choose, coefficients, declares, describe
+from perfmodel.training.curve import ShownLayout, centre, choose, coefficients, declares, describe
 from perfmodel.training.curve import population_logs as declared_logs
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import step
@@ -64,13 +64,49 @@ def observe(setup: Setup, time_s: Array, beliefs: Beliefs) -> Observations:
     )
 
 
+class FittedPoint(TypedDict):
+    """A measured step, what the fit makes of it, and the layout that it is taken to have."""
+
+    k: int
+    measured_s: float
+    before_s: float
+    fitted_s: float
+    residual: float
+    weight: float
+    doubted: bool
+    layout: ShownLayout
+
+
+class Moved(TypedDict):
+    """What the measurements did to one belief."""
+
+    name: str
+    factor: float
+    step_change: float
+    spread_before: float
+    spread_after: float
+    status: str
+    meaning: str
+
+
+class Report(TypedDict):
+    """What a fit to one job did."""
+
+    points: list[FittedPoint]
+    parameters: list[Moved]
+    direct: list[dict[str, object]]
+    trace: list[SeenPart]
+    trace_layout: ShownLayout | None
+    mode: str
+
+
 def calibrate(
     setup: Setup,
     time_s: Array,
     beliefs: Beliefs,
     direct: Sequence[Direct] = (),
     traced: Traced | None = None,
-) -> tuple[Beliefs, dict[str, Any]]:
+) -> tuple[Beliefs, Report]:
     """Beliefs given timings (may be empty), direct measurements and the parts of a trace; and the fit report."""
     n = len(NAMES)
     beliefs = replace(beliefs, calibration=None)
@@ -85,13 +121,13 @@ def calibrate(
         mean[index] += gain * (np.log(item.value) - belief.median[index] - mean[index])
         variance[index] *= 1.0 - gain
     covariance = np.diag(variance)
-    seen: list[dict[str, Any]] = []
-    traced_layout: dict[str, Any] | None = None
+    seen: list[SeenPart] = []
+    traced_layout: ShownLayout | None = None
     if traced is not None:
         parts = condition_on_parts(traced.place(setup), beliefs, traced, mean, covariance)
         mean, covariance, seen, traced_layout = parts.mean, parts.covariance, parts.rows, parts.layout
     anchor = mean[:n].copy()
-    rows: list[dict[str, Any]] = []
+    rows: list[FittedPoint] = []
     surprise, slopes = np.zeros(0), np.zeros(len(EFFECTS))
     if time_s.size:
         data = observe(setup, time_s, beliefs)
@@ -146,9 +182,7 @@ def _before(setup: Setup, at: Layouts, logs: Array) -> Array:
     return np.asarray(np.broadcast_to(made.time_s, setup.k.shape))
 
 
-def _rows(
-    setup: Setup, time_s: Array, before_s: Array, found: Posterior, at: Layouts
-) -> list[dict[str, Any]]:
+def _rows(setup: Setup, time_s: Array, before_s: Array, found: Posterior, at: Layouts) -> list[FittedPoint]:
     return [
         {
             "k": int(k),
@@ -166,10 +200,10 @@ def _rows(
     ]
 
 
-def _parameters(prior: Array, mean: Array, covariance: Array, slopes: Array) -> list[dict[str, Any]]:
+def _parameters(prior: Array, mean: Array, covariance: Array, slopes: Array) -> list[Moved]:
     """Every effect with what happened to it (at a bound, unidentified, in conflict with the prior, or fitted) and what its
     shift did to the measured steps by their `slopes`."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Moved] = []
     for index, name in enumerate(EFFECTS):
         before, after = float(np.sqrt(prior[index])), float(np.sqrt(max(covariance[index, index], 0.0)))
         shift = float(mean[index])

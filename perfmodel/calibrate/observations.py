@@ -39,9 +39,13 @@ class Observations:
     kinds: tuple[str, ...]
     normalised: NDArray[np.bool_]
     weights: tuple[float, ...] = ()  # of the families in a fit of many; none: all alike
+    stated: Array | None = None  # log coefficients that points state themselves, NaN where they do not
 
     def model(self, logs: Array, rows: Index) -> Array:
         """Log step times of `rows` under log coefficients of shape (n_coefficients, ..., rows)."""
+        if self.stated is not None:
+            stated = self.stated[:, rows].reshape(len(logs), *(1,) * (logs.ndim - 2), len(rows))
+            logs = np.where(np.isnan(stated), logs, stated)
         parts = step(take(self.ops, rows), pick(self.machine, rows), pick(self.at, rows), from_logs(logs))
         return np.asarray(np.log(parts.time_s))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from perfmodel.calibrate.posterior import WIDEST, square_root
 from perfmodel.physics.coefficients import NAMES, log_slopes, nudged
 from perfmodel.physics.layouts import Layouts
 from perfmodel.physics.parts import DEVICE, HOST, INPUT_STALL, SERIAL, TRAFFIC, WAITING
-from perfmodel.training.curve import centre, choose, coefficients, describe
+from perfmodel.training.curve import ShownLayout, centre, choose, coefficients, describe
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import Step, step
 
@@ -78,14 +78,26 @@ class Traced:
         return replace(setup, k=np.array([float(self.k)]), global_batch=np.array([self.global_batch]))
 
 
+class SeenPart(TypedDict):
+    """A number of a trace, what the prediction had before and after it, and whether it was used."""
+
+    quantity: str
+    meaning: str
+    measured_s: float
+    before_s: float | None
+    after_s: float | None
+    spread: float | None
+    use: str
+
+
 @dataclass(frozen=True)
 class Conditioned:
     """Effects given the parts, and a row of the report for each of them."""
 
     mean: Array
     covariance: Array
-    rows: list[dict[str, Any]]
-    layout: dict[str, Any]
+    rows: list[SeenPart]
+    layout: ShownLayout
 
 
 def condition_on_parts(
@@ -124,7 +136,7 @@ def condition_on_parts(
         noise = np.square(spread[used]) + beliefs.noise**2
         found, wide = _update(setup, at, logs, slopes, chosen, target[used], noise, mean, covariance)
         after = _seconds(setup, at, (logs + found[:n])[:, None], names)[:, 0] * np.exp(found[n:] @ slopes)
-    rows = []
+    rows: list[SeenPart] = []
     for i, name in enumerate(names):
         words = why[i]
         if used[i] and abs(np.log(after[i]) - target[i]) > CONFLICT * spread[i] and "limit" not in words:

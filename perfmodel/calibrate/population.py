@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +142,7 @@ def to_beliefs(
     data: Observations,
     ids: Sequence[int],
     *,
-    meta: Mapping[str, Any] | None = None,
+    meta: Mapping[str, object] | None = None,
 ) -> Beliefs:
     """Beliefs with counts of the families behind every shift."""
     counts: Counter[tuple[str, str, str]] = Counter()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.beliefs.bands import NINETY
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs, to_mapping
-from perfmodel.calibrate.job import Direct, calibrate
+from perfmodel.calibrate.job import Direct, FittedPoint, Moved, Report, calibrate
 from perfmodel.calibrate.parts import Traced
 from perfmodel.calibrate.sweeps import informed, refuse_foreign, sweeps_json
 from perfmodel.calibrate.timed import far_slower, refuse_faster_than_peak, timed
 from perfmodel.calibrate.traces import (
+    Drawn,
     jitter_of_ranks,
     power_from_draws,
     trace_notes,
@@ -77,7 +77,7 @@ def calibrate_job(
     direct: list[Direct] = []
     traced: Traced | None = None
     swept: list[Sweep] = []
-    families: list[dict[str, Any]] = []
+    families: list[dict[str, object]] = []
     for log in nccl:
         of_log = read_collectives(log, op=nccl_op, ranks=nccl_ranks, readings=readings)
         refuse_foreign(job, setup.machine, of_log, log)
@@ -111,12 +111,12 @@ def calibrate_job(
     warnings = far_slower(job, timings, report["points"]) if timings is not None and setup.states_work else []
     if job.layout == "auto":
         notes += _layouts_assumed(report)
-    drawn: list[dict[str, Any]] = []
+    drawn: list[Drawn] = []
     if draws:
         updated, drawn = _with_power(job, updated, draws, notes)
     notes += _doubted(report["points"])
 
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "answer": _answer(report, drawn),
         "mode": report["mode"],
         "points": report["points"],
@@ -150,12 +150,19 @@ def _updated(
     direct: Sequence[Direct],
     traced: Traced | None,
     notes: list[str],
-) -> tuple[Beliefs, dict[str, Any]]:
+) -> tuple[Beliefs, Report]:
     """Beliefs given everything but power, and the report of the fit; a calibration that is given nothing new stays."""
     new = bool(direct or traced is not None or times.size)
     if known.calibration is not None:
         if not new:
-            return known, {"points": [], "parameters": [], "direct": [], "trace": [], "mode": "power"}
+            return known, {
+                "points": [],
+                "parameters": [],
+                "direct": [],
+                "trace": [],
+                "trace_layout": None,
+                "mode": "power",
+            }
         notes.append("the calibration that the given beliefs held is replaced")
     told = {item.name for item in direct}
     declared = [
@@ -171,9 +178,9 @@ def _updated(
 
 def _files(
     *, power: Sequence[str], trace: Sequence[Path], nccl: Sequence[Path], **single: Path | None
-) -> dict[str, dict[str, Any] | list[dict[str, Any]]]:
+) -> dict[str, dict[str, object] | list[dict[str, object]]]:
     """Fingerprints of what was measured, by option; a list where an option may be given many times."""
-    found: dict[str, dict[str, Any] | list[dict[str, Any]]] = {
+    found: dict[str, dict[str, object] | list[dict[str, object]]] = {
         option: dict(fingerprint(path)) for option, path in single.items() if path is not None
     }
     for option, paths in (("nccl", nccl), ("trace", trace)):
@@ -187,7 +194,7 @@ def _files(
 
 def _with_power(
     job: Job, beliefs: Beliefs, draws: Sequence[Draw], notes: list[str]
-) -> tuple[Beliefs, list[dict[str, Any]]]:
+) -> tuple[Beliefs, list[Drawn]]:
     """Beliefs that hold what the power logs say, and a row for each K."""
     power, rows = power_from_draws(job, beliefs, draws)
     notes += [f"{draw.source}: {note}" for draw in draws for note in draw.notes]
@@ -233,7 +240,7 @@ def _in_words(setup: Setup, where: NDArray[np.bool_], *, batch: bool = False) ->
     return f"{words} (batch {', '.join(f'{b:g}' for b in setup.global_batch[where])})" if batch else words
 
 
-def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _coefficients(rows: Sequence[Moved]) -> list[dict[str, object]]:
     """Rows for the report, what moved the step most first: the factor on the prior's median, before and after."""
     shown = [row for row in rows if row["status"] != "unidentified" or abs(row["step_change"]) >= MOVED]
     return [
@@ -251,10 +258,10 @@ def _coefficients(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _layouts_assumed(report: Mapping[str, Any]) -> list[str]:
+def _layouts_assumed(report: Report) -> list[str]:
     """Which layouts the fit took the runs to have, where nobody gave one; K with the same layout together."""
     notes = []
-    if report.get("trace_layout") is not None:
+    if report["trace_layout"] is not None:
         words = layout_words(report["trace_layout"])
         notes.append(f"the trace was read as a run with the layout {words}: give its own with --layout")
     by_layout: dict[str, list[str]] = {}
@@ -269,7 +276,7 @@ def _layouts_assumed(report: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _doubted(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def _doubted(points: Sequence[FittedPoint]) -> list[str]:
     """A note where the fit took measurements to be no clean runs."""
     doubted = [str(row["k"]) for row in points if row["doubted"]]
     if not doubted:
@@ -280,7 +287,7 @@ def _doubted(points: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _answer(report: dict[str, Any], drawn: Sequence[Mapping[str, Any]]) -> str:
+def _answer(report: Report, drawn: Sequence[Drawn]) -> str:
     power = ""
     if drawn:
         power = "Power: " + ", ".join(

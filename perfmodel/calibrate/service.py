@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +151,7 @@ def _answers(service: Service, load: Load, logs: Array, names: Sequence[str]) ->
         return np.stack([np.log(known[name]) for name in names])
 
 
-def _never() -> Any:
+def _never() -> NoReturn:
     raise AssertionError("a calibration has a layout")
 
 
@@ -194,11 +194,11 @@ def _result(
     before: Array,
     after: Array,
     found: CalibratedBeliefs,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     keys = {"throughput": "throughput_out_tokens_per_s", "tpot": "tpot_s", "ttft": "ttft_s"}
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for i, point in enumerate(kept):
-        row: dict[str, Any] = {"load_kind": point.load_kind, "load": point.load, "source": point.source}
+        row: dict[str, object] = {"load_kind": point.load_kind, "load": point.load, "source": point.source}
         for j, name in enumerate(names):
             factor = service.job.replicas if name == "throughput" else 1
             for word, values in (("measured", seen), ("before", before), ("after", after)):
@@ -214,10 +214,14 @@ def _result(
 
     first, last = errors(before), errors(after)
     prior, posterior = service.belief, found.posterior()
-    moved = [
+
+    def shift(i: int) -> float:
+        return abs(float(np.log(np.exp(found.median[i]) / np.exp(prior.median[i]))))
+
+    moved: list[dict[str, object]] = [
         {"name": name, "meaning": MEANINGS[name], "prior": float(np.exp(prior.median[i])), "value": float(np.exp(found.median[i])),
          "log_spread_before": float(prior.spread[i]), "log_spread": float(posterior.spread[i])}
-        for i, name in enumerate(NAMES)
+        for i, name in sorted(enumerate(NAMES), key=lambda item: -shift(item[0]))
         if abs(found.median[i] - prior.median[i]) > 0.01 or posterior.spread[i] < 0.95 * prior.spread[i]
     ]  # fmt: skip
     told = ", ".join(
@@ -231,7 +235,7 @@ def _result(
         "points": rows,
         "error_before": first,
         "error_after": last,
-        "coefficients": sorted(moved, key=lambda row: -abs(np.log(row["value"] / row["prior"]))),
+        "coefficients": moved,
         "beliefs": to_mapping(found),
         "notes": [
             *service.job.notes,

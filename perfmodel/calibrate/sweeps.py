@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +173,7 @@ def _algorithm(sweep: Sweep, setup: Setup) -> float:
     return CODES[forced] if forced else setup.declared.get("data_algorithm", CODES[AUTO])
 
 
-def sweeps_json(sweeps: Sequence[Sweep], machine: Machine) -> dict[str, Any]:
+def sweeps_json(sweeps: Sequence[Sweep], machine: Machine) -> dict[str, object]:
     """A row for each sweep with its fit, one for each size with its efficiency, and the crossovers of algorithms."""
     rows, points = [], []
     for sweep in sweeps:
@@ -213,7 +212,7 @@ def sweeps_json(sweeps: Sequence[Sweep], machine: Machine) -> dict[str, Any]:
     return {"sweeps": rows, "sweep_points": points, "crossovers": crossovers(sweeps, machine)}
 
 
-def crossovers(sweeps: Sequence[Sweep], machine: Machine) -> list[dict[str, Any]]:
+def crossovers(sweeps: Sequence[Sweep], machine: Machine) -> list[dict[str, object]]:
     """Sizes at which one forced algorithm overtakes another of the same operation and group, by their fits."""
     found = []
     for a, b in combinations(sweeps, 2):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.calibrate.job import FittedPoint
 from perfmodel.decide.audit.bounds import ROUNDING, least_compute_s
 from perfmodel.decide.audit.subject import load_of, machine_of
 from perfmodel.errors import Problem, SpecError
@@ -97,7 +97,7 @@ def faster_than_peak(job: Job, k: Array, batch: Array, time_s: Array) -> dict[in
     return {row: why(row) for row in map(int, np.flatnonzero(time_s * ROUNDING < least))}
 
 
-def far_slower(job: Job, path: Path, points: Sequence[Mapping[str, Any]]) -> list[str]:
+def far_slower(job: Job, path: Path, points: Sequence[FittedPoint]) -> list[str]:
     """A warning where the measured times are so far above the prediction before the fit that the unit is in doubt.
 
     Times of whole jobs and of another unit are refused with a SpecError.

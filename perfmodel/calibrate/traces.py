@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def traced_jitter(summary: TraceSummary, source: str) -> list[Direct]:
 
 def jitter_of_ranks(
     times: RankTimes, source: str, seed: int
-) -> tuple[list[Direct], list[dict[str, Any]], list[str]]:
+) -> tuple[list[Direct], list[dict[str, object]], list[str]]:
     """The spread of per-rank times for the beliefs, the families that were fitted, and what to know of their tail."""
     jitter = times.jitter()
     if jitter.size == 0:
@@ -184,9 +184,20 @@ def trace_notes(summary: TraceSummary) -> list[str]:
     return words
 
 
-def power_from_draws(
-    job: Job, beliefs: Beliefs, draws: Sequence[Draw]
-) -> tuple[MeasuredPower, list[dict[str, Any]]]:
+class Drawn(TypedDict):
+    """A power reading, and what was predicted before and after it."""
+
+    k: int
+    measured_w: float
+    before_w: float
+    after_w: float
+    idle_w: float | None
+    devices: int
+    seconds: float
+    source: str
+
+
+def power_from_draws(job: Job, beliefs: Beliefs, draws: Sequence[Draw]) -> tuple[MeasuredPower, list[Drawn]]:
     """The power range that explains the draws, and a row for each K.
 
     An accelerator draws `P = idle + f a (rated - idle)`, where a is the mean share of the range over the parts of the
@@ -218,7 +229,7 @@ def power_from_draws(
         source=", ".join(draw.source for draw in draws),
     )
     after = start.idle_w + power.scale * (expected - start.idle_w)
-    rows = [
+    rows: list[Drawn] = [
         {
             "k": draw.k,
             "measured_w": draw.watts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -91,7 +91,7 @@ def calibrate(
     from perfmodel.specs.jobs import serves
 
     if serves(job):
-        refused: dict[str, Any] = {
+        refused: dict[str, object] = {
             "--nccl": nccl,
             "--trace": trace,
             "--ranks": ranks,

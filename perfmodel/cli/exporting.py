@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from perfmodel.decide.prediction import Prediction
     from perfmodel.frameworks.export.chosen import Expected
     from perfmodel.specs.jobs import Job
+    from perfmodel.specs.loader import Tree
 
-Load = Callable[[Mapping[str, Any]], "Job"]
+Load = Callable[[Mapping[str, "Tree"]], "Job"]
 NOT_EXPRESSED = "U040"
 _TRIED = 100  # layouts of one K, of which the fastest that the framework can express is written
 
@@ -54,7 +55,7 @@ def check_flags(export: ExportFormat | None, format: object) -> None:
         )
 
 
-def job_of_framework(export: ExportFormat, load: Load) -> dict[str, Any]:
+def job_of_framework(export: ExportFormat, load: Load) -> dict[str, Tree]:
     """The overrides that make a job one of the framework that is written."""
     from perfmodel.frameworks.export.formats import named, target_of
 
@@ -63,7 +64,7 @@ def job_of_framework(export: ExportFormat, load: Load) -> dict[str, Any]:
 
 
 def exported(
-    export: ExportFormat, load: Load, chosen: Mapping[str, Any], k: int, beliefs: Beliefs | None
+    export: ExportFormat, load: Load, chosen: Mapping[str, object], k: int, beliefs: Beliefs | None
 ) -> str:
     """The text for one layout at one K: the job with all of it stated is predicted, and written with that."""
     from perfmodel.decide.prediction import predict
@@ -103,7 +104,7 @@ def export_prediction(export: ExportFormat, load: Load, beliefs: Beliefs | None,
 
     whose = job_of_framework(export, load)
 
-    def load_as(changed: Mapping[str, object]) -> Job:
+    def load_as(changed: Mapping[str, Tree]) -> Job:
         return load(whose | dict(changed))
 
     job = load_as({})
@@ -142,7 +143,7 @@ def export_plan(
     refused: list[UsageError] = []
     for candidate in candidates:
 
-        def load_there(changed: Mapping[str, Any], cluster: str | None = candidate["cluster"]) -> Job:
+        def load_there(changed: Mapping[str, Tree], cluster: str | None = candidate["cluster"]) -> Job:
             there = {"cluster": told_by("--clusters", cluster)} if cluster is not None and clusters else {}
             return load(there | dict(changed))
 
@@ -179,5 +180,5 @@ def _plain(chosen: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _told(values: Mapping[str, object]) -> dict[str, object]:
+def _told(values: Mapping[str, object]) -> dict[str, Tree]:
     return {key: told_by("--export", value) for key, value in values.items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 from perfmodel.cli.options import (
     BeliefsOption,
@@ -118,9 +118,9 @@ class JobFlags:
             raise UsageError(f"{found.name} serves no requests", code="U002")
         return found
 
-    def overrides(self) -> dict[str, Any]:
+    def overrides(self) -> dict[str, object]:
         """What the flags say, by dotted path."""
-        said: dict[str, Any] = {
+        said: dict[str, object] = {
             "workload": self.workload, "cluster": self.cluster, "k": self.k,
             "regime": None if self.regime is None else str(self.regime), "global_batch": self.global_batch,
             "seq_len": self.seq_len, "precision": self.precision,

@@ -73,7 +73,7 @@ def _read(files: list[Path], overrides: Mapping[str, object]) -> Reading:
     return read_texts(texts, given(overrides), folders)
 
 
-def _with(job: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _with(job: dict[str, Any], overrides: Mapping[str, object]) -> dict[str, object]:
     """The job with what flags say in it."""
     from perfmodel.frameworks.job import given
 

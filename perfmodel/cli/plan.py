@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -98,7 +98,7 @@ def plan(
     from perfmodel.specs.jobs import serves
 
     if jobs is None and serves(job):
-        refused: dict[str, Any] = {
+        refused: dict[str, object] = {
             "--objective": objective, "--deadline": deadline, "--min-efficiency": min_efficiency, "--accelerators": accelerators,
             "--sweep": sweep, "--bounds": bounds, "--scheduler": scheduler, "--export": export,
         }  # fmt: skip
@@ -242,14 +242,14 @@ def _progress(quiet: bool) -> Progress | None:
     import time
 
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     bar = Progress(
         TextColumn("searching"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
         console=Console(stderr=True), transient=True,
     )  # fmt: skip
     started = time.monotonic()
-    line: list[Any] = []
+    line: list[TaskID] = []
 
     def show(done: int, total: int) -> None:
         if not line and done < total and time.monotonic() - started > 1.0:

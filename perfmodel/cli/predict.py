@@ -17,7 +17,7 @@ from perfmodel.cli.timelines import (
     measured_steps,
     write_timeline,
 )
-from perfmodel.errors import UsageError
+from perfmodel.errors import EXIT_FAILED, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -84,4 +84,7 @@ def predict(
         return to.emit(request(made))
     if timeline is not None and made.curve is not None:
         write_timeline(timeline, made.curve, made, measured, to.quiet)
-    return to.emit(made)
+    to.emit(made)
+    if not any(made.result["feasible"]):
+        raise typer.Exit(EXIT_FAILED)
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.cli.options import told_by
 from perfmodel.errors import EXIT_FAILED, EXIT_OK, SpecError, UsageError, gathered
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.serving import ServingJob
 
 
-def refuse_for_serving(name: str, flags: Mapping[str, Any]) -> None:
+def refuse_for_serving(name: str, flags: Mapping[str, object]) -> None:
     """Refuse the flags that were given and that mean nothing of a job that serves."""
     given = [flag for flag, value in flags.items() if value is not None]
     if given:
@@ -30,7 +30,7 @@ def refuse_for_serving(name: str, flags: Mapping[str, Any]) -> None:
 def plan_service(
     path: Path | None,
     flags: JobFlags,
-    refused: Mapping[str, Any],
+    refused: Mapping[str, object],
     clusters: str | None,
     budget: str | None,
     max_accelerators: int | None,
@@ -56,7 +56,7 @@ def plan_service(
 
 
 def calibrate_server(
-    path: Path | None, flags: JobFlags, refused: Mapping[str, Any], loads: Path | None, to: FitFlags
+    path: Path | None, flags: JobFlags, refused: Mapping[str, object], loads: Path | None, to: FitFlags
 ) -> None:
     """`perfmodel calibrate` of a job that serves: measured loads of its server."""
     from dataclasses import replace

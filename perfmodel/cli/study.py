@@ -110,6 +110,10 @@ def study(
         typer.Option(help="Read a training log: megatron, torchtitan, nemo, lightning or hf-trainer."),
     ] = None,
     pattern: PatternOption = None,
+    job_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Take the jobs of this name from sacct output; * is any text."),
+    ] = None,
     power: PowerOption = None,
     power_interval: PowerIntervalOption = None,
     slo: Annotated[
@@ -155,6 +159,7 @@ def study(
         options,
         preset=preset,
         pattern=pattern,
+        job_name=job_name,
         power=power or (),
         interval_s=sampling_interval(power_interval, power),
         seed=to.seed,

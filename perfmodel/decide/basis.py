@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -29,13 +29,13 @@ def not_modelled() -> list[dict[str, str]]:
     return [{"effect": effect, "bias": bias} for effect, bias in NOT_MODELLED]
 
 
-def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, Any]:
+def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str, object]:
     """Every input that matters, with value, confidence and source; then every belief with its basis.
 
     With `beliefs` the power behind joules and grams is among them.
     """
     node = job.cluster.node
-    items: dict[str, Any] = {}
+    items: dict[str, object] = {}
     for label, record in (
         ("workload", job.workload),
         ("accelerator", node.accelerator),
@@ -76,11 +76,21 @@ def rests_on(job: Job, found: Curve, beliefs: Beliefs | None = None) -> dict[str
     return items
 
 
-def sensitivity(found: Curve) -> list[dict[str, Any]]:
+class Sensitivity(TypedDict):
+    """How the step time changes when a belief moves by its own spread, as fractions."""
+
+    input: str
+    meaning: str
+    change: float
+    low: float
+    high: float
+
+
+def sensitivity(found: Curve) -> list[Sensitivity]:
     """Change of the step time at the largest feasible K when a belief moves by its own spread, largest first."""
     last = int(np.flatnonzero(found.feasible)[-1])
     slopes = found.jacobian[:, last]
-    rows: list[dict[str, Any]] = []
+    rows: list[Sensitivity] = []
     for index, name in enumerate(NAMES):
         reach = max(float(found.belief.spread[index]), 0.1)
         rows.append(
@@ -92,6 +102,6 @@ def sensitivity(found: Curve) -> list[dict[str, Any]]:
                 "high": float(np.expm1(reach * slopes[index])),
             }
         )
-    rows = [row for row in rows if abs(float(row["high"])) > SMALLEST_EFFECT]
-    rows.sort(key=lambda row: -abs(float(row["high"])))
+    rows = [row for row in rows if abs(row["high"]) > SMALLEST_EFFECT]
+    rows.sort(key=lambda row: -abs(row["high"]))
     return rows[:12]

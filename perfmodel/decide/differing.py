@@ -6,11 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.decide.gate.changes import Difference, apply, differences
 
-Inputs = Mapping[str, Any]
+Inputs = Mapping[str, object]
 
 # Words of a job that name it or choose where it is looked at: they change no prediction.
 _NAMES = frozenset({"name", "k"})
@@ -64,7 +63,7 @@ class Change:
         """The first key of a job file under which it stands."""
         return self.parts[0].path[0]
 
-    def onto(self, inputs: Inputs) -> dict[str, Any]:
+    def onto(self, inputs: Inputs) -> dict[str, object]:
         """The inputs with B's values put in."""
         made = dict(inputs)
         for part in self.parts:
@@ -173,13 +172,13 @@ def _pieces(old: Inputs, new: Inputs) -> list[Change]:
 def _rest(old: Inputs, new: Inputs) -> list[tuple[str, ...]]:
     """Paths of the cluster and of its node that differ."""
     tops = [(key,) for key in sorted({*old, *new} - {"node"})]
-    node = sorted({*old.get("node", {}), *new.get("node", {})})
+    node = sorted({key for side in (old, new) if isinstance(at := side.get("node"), Mapping) for key in at})
     paths = [*tops, *(("node", key) for key in node)]
     return [path for path in paths if _at(old, path) != _at(new, path)]
 
 
-def _at(inputs: Inputs, path: tuple[str, ...]) -> Any:
-    value: Any = inputs
+def _at(inputs: Inputs, path: tuple[str, ...]) -> object:
+    value: object = inputs
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
@@ -195,6 +194,6 @@ def _named(parts: tuple[Difference, ...], side: str) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _text(path: tuple[str, ...], value: Any) -> str:
+def _text(path: tuple[str, ...], value: object) -> str:
     """The words that the changes of a gate use for a value."""
     return str(Difference(path, value, value)).rpartition(" -> ")[2]

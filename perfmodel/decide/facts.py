@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.physics.algorithms import ALGORITHMS
+from perfmodel.physics.compute import repeated_share
 from perfmodel.physics.constants import DEFAULT_NETWORK_BYTES_PER_S, HOST_LINK_BYTES_PER_S
 from perfmodel.physics.layouts import DECLARED as USUAL
 from perfmodel.physics.layouts import Sharding
@@ -114,7 +115,7 @@ def _work(job: Job, found: Curve) -> dict[str, Fact]:
     work, ops = job.workload, found.setup.operations
     counted = "counted from the workload's dimensions"
 
-    def given(field: str, value: Any, unit: str = "") -> Fact:
+    def given(field: str, value: NDArray[np.float64], unit: str = "") -> Fact:
         if getattr(work, field, None) is None:
             return Fact(float(value), unit, "default: not stated", "assumed")
         return _of(work, field, float(value), unit, counted)
@@ -138,7 +139,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
     how, basis = ("the fastest that fits", "chosen") if job.layout == "auto" else ("job", DECLARED)
     names = {"micro_batch": "micro-batch", "recompute": "recomputation"}
     made: dict[str, Fact] = {
-        names.get(key, key): Fact(value if isinstance(value, str) else float(value), "", how, basis)
+        names.get(key, key): Fact(
+            float(value) if isinstance(value, (int, float)) else str(value), "", how, basis
+        )
         for key, value in shown.items()
         if value is not None
     }
@@ -147,9 +150,9 @@ def _layout(job: Job, found: Curve, index: int) -> dict[str, Fact]:
         stages = np.broadcast_to(interleaved(found.setup.operations, found.at, c).vpp, found.k.shape)
         made["vpp"] = Fact(float(stages[index]), "", "a belief: the virtual stages are not stated", "assumed")
     if shown["recompute"] is None:
-        share = coefficients(found.setup, found.logs[:, None], found.k).recompute
+        share = repeated_share(found.at, coefficients(found.setup, found.logs[:, None], found.k))
         made["recomputation"] = Fact(
-            float(np.ravel(share)[0]), "", "a belief: how much is repeated is not stated", "assumed"
+            float(share[index]), "", "a belief: how much is repeated is not stated", "assumed"
         )
     batch = float(np.asarray(found.setup.global_batch)[index])
     return made | {

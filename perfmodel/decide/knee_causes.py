@@ -8,7 +8,7 @@ this one ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,12 +126,14 @@ def knees(
         return efficiency(k, seconds, regime=regime, baseline=baseline)
 
     caution = cautious(np.ones_like(k), doubt, odds)
+    ends = np.stack([cautious(np.ones_like(k), doubt, chance) for chance in (RISK, 1.0 - RISK)])
     draws = found.draws_s if found.draws_s.size else found.time_s[None]
     draws_up = speedup_of(draws)
     by_rule: dict[str, tuple[KneeOf, Knee]] = {
         "threshold": (
             lambda seconds: threshold_knee(k, efficiency_of(seconds) * caution, threshold=threshold),
-            threshold_knee(k, efficiency_of(draws), threshold=threshold),
+            # The knees of the two ends of the efficiency's band, which was checked on measured runs: draws are narrower.
+            threshold_knee(k, efficiency_of(found.time_s) * ends, threshold=threshold),
         ),
         "curvature": (
             lambda seconds: curvature_knee(k, speedup_of(seconds)),
@@ -151,24 +153,21 @@ def knees(
     }
 
 
-def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, Any]:
+def _knee(found: Curve, lost: dict[str, Array], rule: str, knee_of: KneeOf, drawn: Knee) -> dict[str, object]:
     """One knee with its interval, cause, remedy and the knee by the same rule after it."""
     centre = knee_of(found.time_s)
     low, high = drawn.interval()
-    if rule == "threshold":
-        # The draws are centred on the curve itself: the cautious knee may lie before them all.
-        here = float(centre.k) if bool(centre.reached) else np.inf
-        low, high = min(low, here), max(high, here)
-    entry: dict[str, Any] = {
-        "k": int(centre.k) if np.isfinite(centre.k) else None,
+    k = int(centre.k) if np.isfinite(centre.k) else None
+    entry: dict[str, object] = {
+        "k": k,
         "k_low": int(low) if np.isfinite(low) else None,
         "k_high": int(high) if np.isfinite(high) else None,
     }
     last = int(np.flatnonzero(found.feasible)[-1])
-    beyond = np.flatnonzero(found.feasible & (found.k > (entry["k"] or np.inf)))
+    beyond = np.flatnonzero(found.feasible & (found.k > (k or np.inf)))
     index = int(beyond[0]) if beyond.size else last
     part = dearest(found, lost, index)
-    if entry["k"] is None and not bool(centre.reached):
+    if k is None and not bool(centre.reached):
         entry["cause"] = f"not reached up to K={int(found.k[last])}"
     elif part is None:
         entry["cause"] = "nothing is lost"

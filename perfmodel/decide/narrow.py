@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ ONE_NODE: Final = "step time on one node"
 ONE_NODE_HOW: Final = "rent one node for ten minutes, then perfmodel calibrate --timings"
 
 
-def narrow(found: Curve, beliefs: Beliefs) -> list[dict[str, Any]]:
+def narrow(found: Curve, beliefs: Beliefs) -> list[dict[str, object]]:
     """Facts and measurements at the largest feasible K, the one that leaves the narrowest band first.
 
     `half_width` is the present half-width of the 90 % band as a fraction of the step time, `half_width_after` what it would

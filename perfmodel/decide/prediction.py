@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from perfmodel.decide.wholerun import whole_run
 from perfmodel.results.envelope import Result
 from perfmodel.specs.jobs import Job
 from perfmodel.specs.layout import Layout
-from perfmodel.training.curve import Curve, curve
+from perfmodel.training.curve import Curve, curve, smallest_that_fits
 from perfmodel.training.rules import PRECEDENCE, Refusal
 from perfmodel.training.search import Search
 from perfmodel.training.setup import Setup, setup_of
@@ -119,14 +118,14 @@ def key_refused(layout: Layout, refusal: Refusal) -> str | None:
     return _KEYS.get(refusal)
 
 
-def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, Any]:
+def inputs_of(job: Job, beliefs: Beliefs) -> dict[str, object]:
     """What reproduces the answer."""
     data = job.model_dump(mode="json", exclude_none=True)
     data["beliefs"] = "calibrated" if beliefs.calibration is not None else "shipped"
     return data | files_read(beliefs)
 
 
-def files_read(beliefs: Beliefs | None, **others: Any) -> dict[str, Any]:
+def files_read(beliefs: Beliefs | None, **others: object) -> dict[str, object]:
     """The `files` of `inputs`: fingerprints by the option that named them; nothing where no file was read."""
     files = {
         **({"beliefs": dict(beliefs.origin)} if beliefs is not None and beliefs.origin else {}),
@@ -149,7 +148,7 @@ def priced(job: Job) -> tuple[Tariff, bool]:
     ), False
 
 
-def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, Any]:
+def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[str, object]:
     """The documented `result` of a prediction."""
     if not found.feasible.any():
         return _nothing_fits(job, found, beliefs)
@@ -221,6 +220,7 @@ def answer(job: Job, found: Curve, beliefs: Beliefs, threshold: float) -> dict[s
         "sensitivity": sensitivity(found),
         "narrow": narrow(found, beliefs),
         "not_modelled": not_modelled(),
+        "nearest": None,
         "notes": [
             *foreign(job, beliefs),
             *unmeasured(job, beliefs),
@@ -239,7 +239,7 @@ def _samples_per_usd(found: Curve, runs: Array, cost_usd: Array) -> Array:
     return np.asarray(found.setup.global_batch * runs / usd)
 
 
-def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Any] | None:
+def _run(job: Job, found: Curve, tariff: Tariff) -> dict[str, Array | NDArray[np.int64]] | None:
     """The whole run at each K; None where its length is not stated."""
     if job.run_samples is None and job.steps is None:
         return None
@@ -278,7 +278,7 @@ def _lost_energy(cost: Decision) -> list[str]:
     return [told] if lost > NOTED_LOSS else []
 
 
-def _memory(found: Curve) -> dict[str, Any]:
+def _memory(found: Curve) -> dict[str, object]:
     """Bytes a device needs at each K, by part as well, and those it has: known where nothing fits too."""
     shape = found.k.shape
     return {
@@ -309,9 +309,9 @@ def _above_one(found: Curve, efficiency: Array, base: int) -> list[str]:
     keys = [
         key
         for key in ("tp", "pp", "cp", "ep", "sharding", "recompute", "micro_batch")
-        if before[key] != after[key]
+        if before.get(key) != after.get(key)
     ]
-    words = ", ".join(f"{key} {before[key]} -> {after[key]}" for key in keys)
+    words = ", ".join(f"{key} {before.get(key)} -> {after.get(key)}" for key in keys)
     why = (
         f"K = {int(found.k[base])} is short of memory; K = {int(found.k[best])} runs another layout ({words})"
     )
@@ -332,7 +332,7 @@ def _odd_vocabulary(found: Curve) -> list[str]:
     ]
 
 
-def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
+def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     """The same keys when no K is feasible: nulls and reasons."""
     k = found.k
     blank = np.full(k.shape, np.nan)
@@ -388,13 +388,33 @@ def _nothing_fits(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, Any]:
         "sensitivity": [],
         "not_modelled": not_modelled(),
         "notes": [*foreign(job, beliefs), *unmeasured(job, beliefs), *job.notes],
+        "nearest": _nearest(found, beliefs),
+    }
+
+
+def _nearest(found: Curve, beliefs: Beliefs) -> dict[str, object] | None:
+    """The next larger K at which something fits, with its fastest layout; None where none does."""
+    k = smallest_that_fits(found.setup)
+    if k is None:
+        return None
+    setup = found.setup
+    batch = setup.global_batch[-1:] * (k / setup.k[-1:] if setup.batch_grows else 1.0)
+    there = replace(setup, k=np.array([float(k)]), global_batch=batch, layout=None)
+    near = curve(there, beliefs, draws=0)
+    if not bool(near.feasible[0]):
+        return None
+    return {
+        "k": k,
+        "layout": near.names[0],
+        "time_s": float(near.time_s[0]),
+        "memory_bytes": float(near.memory.total[0]),
     }
 
 
 _CHOICE = ("k", "cost_usd", "cost_usd_low", "cost_usd_high", "time_s", "run_s", "k_low", "k_high")
 
 
-def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, Any]:
+def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, object]:
     """A chosen K; `time_s` is that of a step, `run_s` of what the cost is for, interruptions included."""
     at = int(np.flatnonzero(found.k == choice.k)[0])
     spent = [float(values[at]) if np.isfinite(values[at]) else None for values in costs.values()]
@@ -402,7 +422,7 @@ def _choice(found: Curve, choice: Choice, costs: dict[str, Array]) -> dict[str, 
     return dict(zip(_CHOICE, values, strict=True))
 
 
-def _boundaries(job: Job, k: Array) -> list[dict[str, Any]]:
+def _boundaries(job: Job, k: Array) -> list[dict[str, object]]:
     """Where a node, a scale-up domain and a leaf are full, inside the range."""
     node = job.cluster.node
     marks = [("node", float(node.accelerators_per_node))]

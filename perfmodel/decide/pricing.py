@@ -111,12 +111,12 @@ def accelerators_usd_per_s(k: npt.ArrayLike, tariff: Tariff) -> Floats:
     return np.asarray(rate)
 
 
-def on_demand(usd_per_accelerator_s: float, *, fixed_usd_per_s: float = 0.0, node_size: int = 1) -> Tariff:
+def on_demand(usd_per_accelerator_s: float) -> Tariff:
     """Rented by the second, no commitment, no interruptions."""
-    return Tariff("on-demand", usd_per_accelerator_s, fixed_usd_per_s, node_size)
+    return Tariff("on-demand", usd_per_accelerator_s)
 
 
-def spot(base: Tariff, *, fraction: float, interruptions: Reliability, name: str = "spot") -> Tariff:
+def spot(base: Tariff, *, fraction: float, interruptions: Reliability) -> Tariff:
     """Spot capacity at `fraction` of the price of `base`, whose lost time is billed too.
 
     `interruptions` holds the preemption rate and what a preemption costs: the checkpoints that insure
@@ -124,7 +124,7 @@ def spot(base: Tariff, *, fraction: float, interruptions: Reliability, name: str
     """
     priced = base.accelerators_scaled(fraction)
     note = f"{fraction:.0%} of the on-demand price, preemption losses included"
-    return dataclasses.replace(priced, name=name, interruptions=interruptions, note=note)
+    return dataclasses.replace(priced, name="spot", interruptions=interruptions, note=note)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -13,6 +13,21 @@ from perfmodel.units import clock, format_quantity
 
 PROBABILITY = 0.95
 MINUTE_S = 60.0
+
+
+class WallTime(TypedDict):
+    """What to ask of a scheduler at each K; None where the job does not run."""
+
+    k: list[int]
+    steps: list[int]
+    expected_s: list[float | None]
+    bound_s: list[float | None]
+    probability: float
+    request_s: list[int | None]
+    slurm: list[str | None]
+    kueue: list[str | None]
+    reason: list[str | None]
+    notes: list[str]
 
 
 def wall_time(made: Prediction) -> Result:
@@ -30,7 +45,7 @@ def wall_time(made: Prediction) -> Result:
     middle: list[float | None] = plain(np.asarray(run["time_s"]))
     # Schedulers count whole minutes, and cut what is longer.
     seconds = [None if value is None else int(np.ceil(value / MINUTE_S) * MINUTE_S) for value in asked]
-    rows: dict[str, Any] = {
+    rows: WallTime = {
         "k": [int(k) for k in ks],
         "steps": [int(steps) for steps in np.asarray(run["steps"])],
         "expected_s": middle,
@@ -48,11 +63,10 @@ def wall_time(made: Prediction) -> Result:
             *(note for note in result["notes"] if not note.startswith(("price:", "p*"))),
         ],
     }
-    rows["answer"] = _answer(rows)
-    return Result("wall-time", made.inputs, rows, made.seed)
+    return Result("wall-time", made.inputs, {**rows, "answer": _answer(rows)}, made.seed)
 
 
-def _answer(rows: dict[str, Any]) -> str:
+def _answer(rows: WallTime) -> str:
     told = [i for i, bound in enumerate(rows["bound_s"]) if bound is not None]
     if not told:
         return "No K can run: there is nothing to ask for."
@@ -60,5 +74,5 @@ def _answer(rows: dict[str, Any]) -> str:
     return (
         f"At K = {rows['k'][last]} ask for {rows['slurm'][last]} (Slurm) or {rows['request_s'][last]} s (Kueue): with a "
         f"probability of 95 % the run of {rows['steps'][last]:,} steps takes no longer than "
-        f"{format_quantity(rows['bound_s'][last], 's', 3)}; expected are {format_quantity(rows['expected_s'][last], 's', 3)}."
+        f"{format_quantity(rows['bound_s'][last] or 0.0, 's', 3)}; expected are {format_quantity(rows['expected_s'][last] or 0.0, 's', 3)}."
     )

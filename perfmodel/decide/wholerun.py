@@ -39,7 +39,7 @@ class WholeRun:
     deadline_probability: Array | None
     budget_probability: Array | None
 
-    def as_dict(self, steps: npt.ArrayLike) -> dict[str, object]:
+    def as_dict(self, steps: npt.ArrayLike) -> dict[str, Array | npt.NDArray[np.int64]]:
         """The mapping that results carry; a chance of no limit is a list of nothing."""
         nothing = np.full(self.time_s.shape, np.nan)
         names = ("time_s", "time_s_low", "time_s_high", "cost_usd", "cost_usd_low", "cost_usd_high")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from perfmodel.errors import SpecError
 from perfmodel.frameworks.job import NEEDED, given, notes_of
@@ -30,7 +29,9 @@ class Configured:
         return self.places.get(key)
 
 
-def configured(paths: Sequence[Path], overrides: Mapping[str, Any], specs: Sequence[Path] = ()) -> Configured:
+def configured(
+    paths: Sequence[Path], overrides: Mapping[str, object], specs: Sequence[Path] = ()
+) -> Configured:
     """Read a job file, or the files of a training framework; flags win."""
     job, tree, places = _read(paths, overrides, specs)
     said = {*overrides, *(tree.value if tree is not None and isinstance(tree.value, dict) else ())}
@@ -38,7 +39,7 @@ def configured(paths: Sequence[Path], overrides: Mapping[str, Any], specs: Seque
 
 
 def _read(
-    paths: Sequence[Path], overrides: Mapping[str, Any], specs: Sequence[Path]
+    paths: Sequence[Path], overrides: Mapping[str, object], specs: Sequence[Path]
 ) -> tuple[Job, Tree | None, dict[str, str]]:
     if len(paths) == 1:
         written = _job_file(paths[0])

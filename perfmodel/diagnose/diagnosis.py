@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
 from perfmodel.calibrate.parts import COVERS, Traced
@@ -16,7 +17,7 @@ from perfmodel.decide.prediction import files_read, inputs_of
 from perfmodel.diagnose.causes import CAUSES, Model
 from perfmodel.diagnose.configured import Configured, configured
 from perfmodel.diagnose.measured import Measured, measured_of
-from perfmodel.diagnose.settings import gains
+from perfmodel.diagnose.settings import Gain, gains
 from perfmodel.diagnose.weighing import SLOWEST, STEP, Seen, Weighed, evidence, seen_of, tells_apart, weigh
 from perfmodel.errors import SpecError, UsageError
 from perfmodel.physics.parts import BY_NAME
@@ -46,7 +47,7 @@ def diagnose(
     trace: Sequence[Path] = (),
     ranks: Path | None = None,
     *,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     beliefs: Beliefs | None = None,
     preset: str | None = None,
     pattern: str | None = None,
@@ -69,7 +70,7 @@ def diagnose(
 
 def judge(
     job: Job, seen: Measured, known: Beliefs, place: Callable[[str], str | None], *, seed: int = 0, notes: list[str] | None = None
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, object]:  # fmt: skip
     """The result for one job at its K and what was measured of it; `place` tells where a key of the job was stated."""
     notes = [] if notes is None else notes
     found = _expected(job, known, seed, notes)
@@ -89,7 +90,7 @@ def judge(
     band = [float(end[0]) * model.time_s / float(found.time_s[0]) for end in (found.low_s, found.high_s)]
     verdict = _verdict(seen, model, band, weighed, odds, traced is not None)
     causes = _causes(weighed, probability, model, seen, measured) if verdict == "slow" else []
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "verdict": verdict,
         "k": int(found.k[0]),
         "layout": found.names[0],
@@ -120,7 +121,8 @@ def judge(
             *(note for note in job.notes if not note.startswith("price:")),
         ],
     }
-    return result | {"answer": _answer(result)}
+    told = _answer(verdict, seen.pace.step_s, model.time_s, band, causes, settings)
+    return result | {"answer": told}
 
 
 def _expected(job: Job, known: Beliefs, seed: int, notes: list[str]) -> Curve:
@@ -146,7 +148,7 @@ def _expected(job: Job, known: Beliefs, seed: int, notes: list[str]) -> Curve:
 
 
 def _job_of(
-    config: Sequence[Path], said: dict[str, Any], seen: Measured, specs: Sequence[Path], notes: list[str]
+    config: Sequence[Path], said: dict[str, object], seen: Measured, specs: Sequence[Path], notes: list[str]
 ) -> tuple[Job, Configured]:
     """The job at the K and batch of the run: a flag says, else the log, else the configuration."""
     if seen.k is not None:
@@ -194,7 +196,7 @@ def _verdict(
     model: Model,
     band: Sequence[float],
     weighed: Sequence[Weighed],
-    odds: Any,
+    odds: NDArray[np.float64],
     has_trace: bool,
 ) -> str:
     """fine, slow or fast: by the band, or inside it where a trace speaks for a cause that costs."""
@@ -213,11 +215,26 @@ def _verdict(
     return "fine"
 
 
+class CauseRow(TypedDict):
+    """A cause worth telling, what speaks for it, and what mending it would give."""
+
+    cause: str
+    words: str
+    amount: str | None
+    severity: float | None
+    probability: float
+    explains_s: float
+    gain: float
+    after_s: float
+    evidence: list[dict[str, object]]
+    check: str
+
+
 def _causes(
-    weighed: Sequence[Weighed], probability: Any, model: Model, seen: Measured, measured: Seen
-) -> list[dict[str, Any]]:
+    weighed: Sequence[Weighed], probability: NDArray[np.float64], model: Model, seen: Measured, measured: Seen
+) -> list[CauseRow]:
     """Causes worth telling, the likeliest first, with what speaks for each and what mending it would give."""
-    rows = []
+    rows: list[CauseRow] = []
     for item, share in zip(weighed, probability[1:], strict=True):
         gain = 1.0 - model.time_s / item.time_s
         if share < max(LIKELY, BETTER * probability[0]) or gain <= 0.0:
@@ -240,7 +257,7 @@ def _causes(
     return rows
 
 
-def _parts(measured: Seen) -> list[dict[str, Any]]:
+def _parts(measured: Seen) -> list[dict[str, object]]:
     """Measured beside expected, by what a trace shows; the step alone without one."""
     words = {STEP: "the whole step", SLOWEST: "slowest rank over the mean"}
     return [
@@ -257,7 +274,7 @@ def _parts(measured: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, Any] | None:
+def _apart(weighed: Sequence[Weighed], measured: Seen, model: Model) -> dict[str, object] | None:
     """What would tell the two likeliest causes apart."""
     return tells_apart(weighed[0], weighed[1], measured, model.time_s) if len(weighed) > 1 else None
 
@@ -280,7 +297,7 @@ def _of_log(seen: Measured) -> list[str]:
     return told
 
 
-def _likeliest(causes: Sequence[Mapping[str, Any]]) -> str:
+def _likeliest(causes: Sequence[CauseRow]) -> str:
     """The cause, where one stands out; else those that measurements do not tell apart."""
     if not causes:
         return "no single cause that is known here explains it."
@@ -295,26 +312,30 @@ def _likeliest(causes: Sequence[Mapping[str, Any]]) -> str:
     return f"what was measured does not tell its cause: {', '.join(named)}{more}; see the checks."
 
 
-def _answer(result: Mapping[str, Any]) -> str:
+def _answer(
+    verdict: str,
+    measured_s: float,
+    expected_s: float,
+    ends: Sequence[float],
+    causes: Sequence[CauseRow],
+    settings: Sequence[Gain],
+) -> str:
     """One sentence, and one more where the configuration itself costs."""
-    step, expected, low, high = (
-        format_quantity(result[key], "s")
-        for key in ("measured_s", "expected_s", "expected_s_low", "expected_s_high")
-    )
-    reaches = f"{result['reaches']:.0%}"
+    step, expected, low, high = (format_quantity(time, "s") for time in (measured_s, expected_s, *ends))
+    reaches = f"{expected_s / measured_s:.0%}"
     band = f"{step} a step against {expected} ({low} to {high})"
-    if result["verdict"] == "slow":
+    if verdict == "slow":
         text = f"The run reaches {reaches} of what this stack should: {band}; "
-        text += _likeliest(result["causes"])
-    elif result["verdict"] == "fast":
+        text += _likeliest(causes)
+    elif verdict == "fast":
         text = (
             f"The run is faster than its configuration lets expect: {band}. See that K, batch, sequence length and precision "
             "are those of this run; then calibrate with its log."
         )
     else:
         text = f"The run is fine: {band}, {reaches} of the expected pace and inside the band."
-    best = next((row for row in result["settings"] if row["gain"] >= WORTH), None)
-    if best is not None and result["verdict"] != "fast":
+    best = next((row for row in settings if row["gain"] >= WORTH), None)
+    if best is not None and verdict != "fast":
         where = f" ({best['stated_at']})" if best["stated_at"] else ""
         text += f" The configuration gives away {best['gain']:.0%} of the step: {best['change']}{where}."
     return text

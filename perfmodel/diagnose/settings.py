@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from perfmodel.beliefs.population import Beliefs
 from perfmodel.diagnose.causes import Model
@@ -36,10 +36,10 @@ def settings_of(job: Job, found: Curve) -> Iterator[Setting]:
     layout = job.layout if isinstance(job.layout, Layout) else None
     name = found.names[0]
 
-    def with_stack(**changed: Any) -> Job:
+    def with_stack(**changed: object) -> Job:
         return job.model_copy(update={"stack": stack.model_copy(update=changed)})
 
-    def with_layout(**changed: Any) -> Job:
+    def with_layout(**changed: object) -> Job:
         # Whatever the layout left open stays as the run is taken to have it.
         said = {
             key: name[key]
@@ -101,11 +101,19 @@ def settings_of(job: Job, found: Curve) -> Iterator[Setting]:
         )  # fmt: skip
 
 
-def gains(
-    job: Job, found: Curve, beliefs: Beliefs, place: Callable[[str], str | None]
-) -> list[dict[str, Any]]:
+class Gain(TypedDict):
+    """What another setting would give."""
+
+    setting: str
+    change: str
+    stated_at: str | None
+    expected_s: float
+    gain: float
+
+
+def gains(job: Job, found: Curve, beliefs: Beliefs, place: Callable[[str], str | None]) -> list[Gain]:
     """What each setting costs, and what another layout would give, largest first."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Gain] = {}
     now = float(found.time_s[0])
     for setting in settings_of(job, found):
         try:
@@ -113,7 +121,7 @@ def gains(
         except (SpecError, ValueError):  # what the job's other keys do not go with
             continue
         if time is not None and 1.0 - time / now >= LEAST_GAIN:
-            row = {
+            row: Gain = {
                 "setting": setting.name,
                 "change": setting.words,
                 "stated_at": place(setting.key),

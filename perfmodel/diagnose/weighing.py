@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,7 @@ def weigh(model: Model, causes: Sequence[Cause], seen: Seen) -> tuple[list[Weigh
     return found, float(log_density(seen.expected))
 
 
-def evidence(item: Weighed, seen: Seen) -> list[dict[str, Any]]:
+def evidence(item: Weighed, seen: Seen) -> list[dict[str, object]]:
     """What was measured, by how much it speaks for the cause against nothing being wrong; the telling ones first."""
     logs = np.log(seen.value + seen.floor)
     without, under = (
@@ -181,7 +181,7 @@ def evidence(item: Weighed, seen: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def tells_apart(first: Weighed, second: Weighed, seen: Seen, time_s: float) -> dict[str, Any] | None:
+def tells_apart(first: Weighed, second: Weighed, seen: Seen, time_s: float) -> dict[str, object] | None:
     """The kind of kernel by which two causes differ most that no trace has shown yet; None where none does."""
     open_ = [i for i, name in enumerate(ALL_COVERS) if name not in seen.names]
     if not open_:

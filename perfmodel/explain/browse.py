@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from perfmodel.specs.hardware import Accelerator, Link, Node
 from perfmodel.units import UnitError, parse
 
 _COMPARE = re.compile(r"\s*([a-z][\w.]*)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*")
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 def rented(catalog: Catalog) -> dict[str, float]:
@@ -49,8 +49,9 @@ def listing(
     if kind == "accelerators":
         prices = rented(catalog)
         for row in rows:
-            row["usd_per_h"] = prices.get(row["name"])
-            row["flop_per_byte_per_usd"] = _over(row["ridge_flop_per_byte"], row["usd_per_h"])
+            ridge, price = row["ridge_flop_per_byte"], prices.get(str(row["name"]))
+            row["usd_per_h"] = price
+            row["flop_per_byte_per_usd"] = ridge / price if isinstance(ridge, float) and price else None
     if match:
         rows = [
             row
@@ -203,18 +204,18 @@ def dimension_of(model: type[BaseModel], key: str) -> str | None:
     return found[0].dimension if found else None
 
 
-def _parts(annotation: object) -> Iterable[Any]:
+def _parts(annotation: object) -> Iterable[object]:
     """Everything inside an annotation, metadata included."""
     for part in get_args(annotation):
         yield part
         yield from _parts(part)
 
 
-def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: str) -> list[Any]:
+def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: str) -> list[object]:
     """A column of the rows, or an attribute of the entries."""
     if rows and key in rows[0]:
         return [row[key] for row in rows]
-    entries = [catalog.get(kind, row["name"]) for row in rows]
+    entries = [catalog.get(kind, str(row["name"])) for row in rows]
     if rows and key not in type(entries[0]).model_fields and not key.startswith("peak."):
         known = [*rows[0], *type(entries[0]).model_fields]
         hint = f"columns: {', '.join(rows[0])}"
@@ -225,20 +226,20 @@ def _values(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, flag: st
     return [shown(getattr(entry, key)) for entry in entries]
 
 
-def shown(value: object) -> Any:
+def shown(value: object) -> object:
     """A referenced entry by its name; anything else as it is."""
     return value.name if isinstance(value, Record) else value
 
 
-def _sorted(rows: Sequence[Row], values: Sequence[Any], reverse: bool) -> list[Row]:
+def _sorted(rows: Sequence[Row], values: Sequence[object], reverse: bool) -> list[Row]:
     known = [(value, row) for value, row in zip(values, rows, strict=True) if value is not None]
     unknown = [row for value, row in zip(values, rows, strict=True) if value is None]
-    numbers = all(isinstance(value, (int, float)) for value, _ in known)
-    order: Callable[[tuple[Any, Row]], Any] = (
-        (lambda pair: pair[0]) if numbers else (lambda pair: str(pair[0]).casefold())
-    )
+    numbers = [value for value, _ in known if isinstance(value, (int, float))]
+    words = [str(value).casefold() for value, _ in known]
+    order: Sequence[float] | Sequence[str] = numbers if len(numbers) == len(known) else words
+    places = sorted(range(len(known)), key=order.__getitem__, reverse=reverse)
     # Entries that do not state the value come last, whichever way the others run.
-    return [row for _, row in sorted(known, key=order, reverse=reverse)] + unknown
+    return [known[place][1] for place in places] + unknown
 
 
 def _kept(catalog: Catalog, kind: str, rows: Sequence[Row], text: str) -> list[bool]:
@@ -255,14 +256,14 @@ def _kept(catalog: Catalog, kind: str, rows: Sequence[Row], text: str) -> list[b
     values = _values(catalog, kind, rows, key, "--filter")
     if any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         limit = _limit(catalog, kind, rows, key, wanted)
-        return [value is not None and _compare(float(value), sign, limit) for value in values]
+        return [isinstance(value, (int, float)) and _compare(float(value), sign, limit) for value in values]
     if sign not in ("=", "!="):
         raise UsageError(f"--filter: {key} is text: use = or !=", code="U015")
     return [(str(value).casefold() == wanted.casefold()) == (sign == "=") for value in values]
 
 
 def _limit(catalog: Catalog, kind: str, rows: Sequence[Row], key: str, wanted: str) -> float:
-    model = type(catalog.get(kind, rows[0]["name"]))
+    model = type(catalog.get(kind, str(rows[0]["name"])))
     dimension = "FLOP/s" if key.startswith("peak.") else dimension_of(model, key) or "1"
     try:
         return parse(wanted, dimension)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,17 @@ class _Side:
             "energy_j": self.per_sample_j,
             "carbon_g": self.per_sample_g,
         }
+
+
+class ChangeRow(TypedDict):
+    """One changed input and what it alone does, as fractions."""
+
+    input: str
+    before: str
+    after: str
+    effect: float
+    cost_effect: float
+    knee_alone: int | None
 
 
 @dataclass(frozen=True)
@@ -177,7 +188,7 @@ def _result(
     at: int | None,
     draws: int,
     seed: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     left, right = first.curve, second.curve
     if left is None or right is None:
         raise ValueError("a prediction without its curve cannot be compared")
@@ -185,19 +196,18 @@ def _result(
     k = left.k.astype(int)
     ratio = b.per_sample_s / a.per_sample_s
     low, high = _ratio_band(left, right, beliefs, draws, seed)
-    index = _reference(k, ratio, first.result, at)
+    index = _reference(k, ratio, a.knee, at)
     known = [np.where(np.isfinite(effect.time), effect.time, 0.0) for effect in effects]
     rest = np.log(ratio) - np.sum(known, axis=0) if known else np.log(ratio)
     rows = _rows(effects, index, rest, a, b)
-    result = {
+    ratios = {"time_ratio": ratio, "time_ratio_low": ratio * low, "time_ratio_high": ratio * high}
+    result: dict[str, object] = {
         "names": list(names),
         "k": k,
         "a": first.result,
         "b": second.result,
         "per_sample": {"a": a.per_sample(left), "b": b.per_sample(right)},
-        "time_ratio": ratio,
-        "time_ratio_low": ratio * low,
-        "time_ratio_high": ratio * high,
+        **ratios,
         "at_k": None if index is None else int(k[index]),
         "changes": rows,
         "attribution": {
@@ -205,11 +215,13 @@ def _result(
             "effects": [{"input": e.change.name, "effect": np.expm1(e.time)} for e in effects],
             "interaction": np.expm1(rest),
         },
-        "equal_speed": _equal_speed(k, a, b, first.result, second.result),
+        "equal_speed": _equal_speed(
+            k, a, b, [np.asarray(side.result["cost_usd"], float) for side in (first, second)]
+        ),
         "notes": _notes(first, second, effects, names),
     }
     result["answer"] = (
-        _sentence(result, names, index, a, b)
+        _sentence(k, ratios, rows, (first, second), names, index, a, b)
         if effects
         else "The two jobs are the same: nothing differs that a prediction reads."
     )
@@ -247,10 +259,10 @@ def _drawn(found: Curve, beliefs: Beliefs, normal: Array) -> Array:
     return np.asarray(time * np.exp(effects[:, n:] @ slopes) * np.where(found.feasible, 1.0, np.nan))
 
 
-def _reference(k: NDArray[np.int64], ratio: Array, result: Mapping[str, Any], at: int | None) -> int | None:
+def _reference(k: NDArray[np.int64], ratio: Array, knee: int | None, at: int | None) -> int | None:
     """The K asked for; else A's knee; else the largest that both can run."""
     good = np.flatnonzero(np.isfinite(ratio))
-    for wanted in (at, result["knee"]["threshold"]["k"]):
+    for wanted in (at, knee):
         hit = [int(i) for i in good if k[i] == wanted]
         if hit:
             return hit[0]
@@ -259,9 +271,9 @@ def _reference(k: NDArray[np.int64], ratio: Array, result: Mapping[str, Any], at
     return int(good[-1]) if good.size else None
 
 
-def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _Side) -> list[dict[str, Any]]:
+def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _Side) -> list[ChangeRow]:
     """The changes that did something, the largest first, then the interaction: together the whole difference."""
-    rows: list[dict[str, Any]] = []
+    rows: list[ChangeRow] = []
     for effect in effects:
         time = float(np.expm1(effect.time[index])) if index is not None else np.nan
         cost = float(np.expm1(effect.cost))
@@ -291,16 +303,15 @@ def _rows(effects: list[_Effect], index: int | None, rest: Array, a: _Side, b: _
     return [row for row in rows if _moves(row) or (row["input"] != INTERACTION and np.isnan(row["effect"]))]
 
 
-def _moves(row: Mapping[str, Any]) -> bool:
-    return any(abs(np.nan_to_num(row[key])) > ROUNDING for key in ("effect", "cost_effect"))
+def _moves(row: ChangeRow) -> bool:
+    return any(abs(np.nan_to_num(size)) > ROUNDING for size in (row["effect"], row["cost_effect"]))
 
 
 def _equal_speed(
-    k: NDArray[np.int64], a: _Side, b: _Side, left: Mapping[str, object], right: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    k: NDArray[np.int64], a: _Side, b: _Side, costs: Sequence[Array]
+) -> list[dict[str, float | None]]:
     """For every K of A: the fewest accelerators of B that are as fast, and what both cost. Scale out against up."""
-    rows = []
-    costs = [np.asarray(side["cost_usd"], dtype=float) for side in (left, right)]
+    rows: list[dict[str, float | None]] = []
     for i in np.flatnonzero(np.isfinite(a.per_sample_s)):
         with np.errstate(invalid="ignore"):
             enough = np.flatnonzero(b.per_sample_s <= a.per_sample_s[i] * (1 + 1e-9))
@@ -340,21 +351,28 @@ def _notes(
 
 
 def _sentence(
-    result: Mapping[str, Any], names: tuple[str, str], index: int | None, a: _Side, b: _Side
+    k: NDArray[np.int64],
+    ratios: Mapping[str, Array],
+    rows: Sequence[ChangeRow],
+    made: tuple[Prediction, Prediction],
+    names: tuple[str, str],
+    index: int | None,
+    a: _Side,
+    b: _Side,
 ) -> str:
     if index is None:
-        return f"{names[0]} and {names[1]} have no K in common that both can run{_unrunnable(result, names)}."
+        return f"{names[0]} and {names[1]} have no K in common that both can run{_unrunnable(made, names)}."
     speed, slow, fast = (
-        float(1.0 / result[key][index]) for key in ("time_ratio", "time_ratio_high", "time_ratio_low")
+        float(1.0 / ratios[key][index]) for key in ("time_ratio", "time_ratio_high", "time_ratio_low")
     )
     same = abs(speed - 1.0) < ROUNDING
     pace = "as fast as" if same else f"{_times(speed)} the samples per second of"
-    text = f"At K = {int(result['k'][index])}, {names[1]} runs {pace} {names[0]}"
+    text = f"At K = {int(k[index])}, {names[1]} runs {pace} {names[0]}"
     if np.isfinite(slow) and slow < fast:
         text += f" (90 % band {_times(slow)} to {_times(fast)})"
         if slow < 1.0 < fast:
             text += ", no more than is uncertain"
-    text += f"{_product(result['changes'], speed)}."
+    text += f"{_product(rows, speed)}."
     if np.isfinite(a.cheapest_usd) and np.isfinite(b.cheapest_usd) and a.cheapest_usd > 0:
         dearer = b.cheapest_usd / a.cheapest_usd
         costs = "the same" if abs(dearer - 1.0) < ROUNDING else _times(dearer)
@@ -366,11 +384,12 @@ def _sentence(
     return text
 
 
-def _unrunnable(result: Mapping[str, Any], names: tuple[str, str]) -> str:
+def _unrunnable(made: tuple[Prediction, Prediction], names: tuple[str, str]) -> str:
     """Why a side does not run at the largest K where it does not."""
     told = []
-    for name, side in zip(names, (result["a"], result["b"]), strict=True):
-        why = [(k, reason) for k, reason in zip(side["k"], side["reason"], strict=True) if reason]
+    for name, side in zip(names, made, strict=True):
+        result = side.result
+        why = [(k, reason) for k, reason in zip(result["k"], result["reason"], strict=True) if reason]
         told += [f"{name} at K = {k} {reason}" for k, reason in why[-1:]]
     return f": {'; '.join(told)}" if told else ""
 
@@ -384,7 +403,7 @@ def _emissions(index: int, a: _Side, b: _Side) -> str:
     return f" It emits {_times(grams[1] / grams[0])} the CO2 a sample, at the same K."
 
 
-def _product(rows: Sequence[Mapping[str, Any]], speed: float) -> str:
+def _product(rows: Sequence[ChangeRow], speed: float) -> str:
     """The causes that are named, and the rest, as factors whose product is the speed."""
     factors = {row["input"]: 1.0 / (1.0 + np.nan_to_num(row["effect"])) for row in rows}
     large = [name for name in factors if abs(factors[name] - 1.0) >= WORTH_A_WORD]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import statistics
 from collections.abc import Iterable
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -66,11 +65,11 @@ def _line(entry: Record, key: str, value: object, dimension: str | None) -> Row:
     return {"key": key, "value": value, "text": text, **origin.model_dump()}
 
 
-def _text(value: Any, dimension: str | None) -> str:
-    if dimension == "B" and value % 2**20 == 0 and value % 10**6:
-        binary = next(unit for unit in ("TiB", "GiB", "MiB") if value >= unit_scale(unit)[1])
-        return f"{value / float(unit_scale(binary)[1]):.6g} {binary}"
-    if dimension is not None:
+def _text(value: object, dimension: str | None) -> str:
+    if dimension is not None and isinstance(value, (int, float)):
+        if dimension == "B" and value % 2**20 == 0 and value % 10**6:
+            binary = next(unit for unit in ("TiB", "GiB", "MiB") if value >= unit_scale(unit)[1])
+            return f"{value / float(unit_scale(binary)[1]):.6g} {binary}"
         return format_quantity(value, dimension, 6)
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -89,7 +88,7 @@ def _derived(catalog: Catalog, entry: Record, today: datetime.date) -> Iterable[
         yield from _node_figures(entry)
     elif isinstance(entry, Offer):
         for key, rate in offer_row(entry, today).items():
-            if key.endswith("_usd_per_h") and rate is not None:
+            if key.endswith("_usd_per_h") and isinstance(rate, float):
                 regime = key.removesuffix("_usd_per_h").replace("_", "-")
                 yield _figure(f"{regime} per accelerator", rate, f"{rate:.4g} USD/h", "price / accelerators")
         age = age_days(entry.date, today)

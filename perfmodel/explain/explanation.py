@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.beliefs.bands import NINETY
 from perfmodel.beliefs.population import Beliefs, shipped_beliefs
@@ -49,8 +49,7 @@ def explain(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Expla
         raise ValueError(f"one K can be explained at a time, not {len(job.k)}")
     known = beliefs or shipped_beliefs()
     found = curve_of(job, known, draws=0, seed=seed)
-    answer = _answer(job, found) if found.feasible[0] else _infeasible(job, found)
-    answer["notes"] = [*foreign(job, known), *unmeasured(job, known), *answer["notes"]]
+    answer = _answer(job, found, known) if found.feasible[0] else _infeasible(job, found, known)
     return Explanation("explanation", inputs_of(job, known), answer, seed, curve=found)
 
 
@@ -62,7 +61,7 @@ def point_of(found: Curve) -> Point:
     return Point(setup.operations, setup.machine, interleaved(setup.operations, found.at, c), c, scale)
 
 
-def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
+def _infeasible(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     return {
         "k": int(found.k[0]),
         "time_s": None,
@@ -74,11 +73,11 @@ def _infeasible(job: Job, found: Curve) -> dict[str, Any]:
         "timeline": None,
         **_memory(found),
         "defaults": defaults(job, found),
-        "notes": _notes(job),
+        "notes": _notes(job, beliefs),
     }
 
 
-def _answer(job: Job, found: Curve) -> dict[str, Any]:
+def _answer(job: Job, found: Curve, beliefs: Beliefs) -> dict[str, object]:
     time = float(found.time_s[0])
     point = point_of(found)
     known = facts(job, found, 0)
@@ -106,13 +105,14 @@ def _answer(job: Job, found: Curve) -> dict[str, Any]:
         "sensitivity": sensitivity(found),
         "rests_on": rests_on(job, found),
         "not_modelled": not_modelled(),
-        "notes": [*_notes(job), *_declared(known)],
+        "notes": [*_notes(job, beliefs), *_declared(known)],
     }
 
 
-def _notes(job: Job) -> list[str]:
-    """What the job left open, prices apart: a step has none."""
-    return [note for note in job.notes if not note.startswith("price")]
+def _notes(job: Job, beliefs: Beliefs) -> list[str]:
+    """What the beliefs do not cover and what the job left open, prices apart: a step has none."""
+    own = [note for note in job.notes if not note.startswith("price")]
+    return [*foreign(job, beliefs), *unmeasured(job, beliefs), *own]
 
 
 def _declared(known: dict[str, Fact]) -> list[str]:
@@ -124,7 +124,7 @@ def _declared(known: dict[str, Fact]) -> list[str]:
     return notes + [source for source in sources.values() if source.startswith(FRAMEWORK_DEFAULT)]
 
 
-def _memory(found: Curve) -> dict[str, Any]:
+def _memory(found: Curve) -> dict[str, object]:
     parts = {
         name: float(np.broadcast_to(value, found.k.shape)[0]) for name, value in found.memory.parts.items()
     }
@@ -149,7 +149,7 @@ def _slopes(found: Curve, point: Point) -> dict[str, float]:
         # What takes memory alone moves no time, and of a word nothing is a per cent more.
         if key not in DECLARED_NAMES or key.endswith("_algorithm"):
             continue
-        varied: dict[str, Any] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
+        varied: dict[str, NDArray[np.float64]] = {key: getattr(point.at, key) * np.exp(DIFFERENCE)}
         time = step(point.ops, point.machine, replace(point.at, **varied), point.c).time_s
         slopes[DECLARED_NAMES[key][0]] = float((np.log(np.ravel(time)[0]) - np.log(base)) / DIFFERENCE)
     return {name: round(float(slope), 4) for name, slope in slopes.items()}
@@ -176,13 +176,16 @@ def _unmoved(found: Curve, point: Point) -> dict[str, set[str]]:
 
 def _term(
     found: Curve, name: str, time: float, known: dict[str, Fact], slopes: dict[str, float], still: set[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One row: time, share, formula, its inputs, and the inputs that it answers to most."""
     term = BY_NAME[name]
     seconds = float(found.parts[name][0])
     inputs = [_fact(key, known[key], slopes.get(key)) for key in term.facts]
-    inputs += [_belief(found, key, slopes[key]) for key in term.beliefs]
-    named = [key for key in (*term.facts, *term.beliefs) if key not in still]
+    # A coefficient that no part lists yet is shown with every part that it moves.
+    listed = {key for part in BY_NAME.values() for key in part.beliefs}
+    beliefs = (*term.beliefs, *(key for key in NAMES if key not in listed and key not in still))
+    inputs += [_belief(found, key, slopes[key]) for key in beliefs]
+    named = [key for key in (*term.facts, *beliefs) if key not in still]
     strongest = sorted(named, key=lambda key: -abs(slopes.get(key, 0.0)))
     return {
         "name": name,
@@ -196,7 +199,7 @@ def _term(
     }
 
 
-def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, Any]:
+def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, object]:
     return {
         "name": name,
         "value": fact.value,
@@ -209,7 +212,7 @@ def _fact(name: str, fact: Fact, slope: float | None) -> dict[str, Any]:
     }
 
 
-def _belief(found: Curve, name: str, slope: float) -> dict[str, Any]:
+def _belief(found: Curve, name: str, slope: float) -> dict[str, object]:
     index = NAMES.index(name)
     value, unit = float(np.exp(found.logs[index])), UNITS[name]
     spread = float(found.belief.spread[index])
@@ -226,7 +229,7 @@ def _belief(found: Curve, name: str, slope: float) -> dict[str, Any]:
     }
 
 
-def _phases(point: Point, time: float) -> list[dict[str, Any]]:
+def _phases(point: Point, time: float) -> list[dict[str, object]]:
     """What the arithmetic is made of, seconds a step."""
     mb = micro_batch(point.ops, point.machine, point.at, point.c)
     m = float(np.ravel(point.at.accumulation)[0]) * point.scale

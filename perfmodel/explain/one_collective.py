@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +143,7 @@ def by_letters(asked: Asked, link: Stated, *, seed: int = 0) -> Result:
     rows = []
     for name in _chosen(asked, list(known)):
         cost, formula = known[name]
-        options: dict[str, Any] = {"servers": asked.servers} if name == "parameter_server" else {}
+        options: dict[str, int] = {"servers": asked.servers} if name == "parameter_server" else {}
         made = closed.parts(cost, size, n, **options)
         adds = float(gamma) if bool(np.any(made.reduced_bytes)) else None
 
@@ -151,7 +151,7 @@ def by_letters(asked: Asked, link: Stated, *, seed: int = 0) -> Result:
             s: Array,
             r: Array,
             cost: closed.Cost = cost,
-            options: dict[str, Any] = options,
+            options: dict[str, int] = options,
             adds: float | None = adds,
         ) -> Array:
             with_gamma = {"gamma_s_per_byte": adds} if adds is not None else {}
@@ -367,7 +367,7 @@ _FORMULAS: Final = {
 }
 
 
-def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dict[str, Any]:
+def _compared(m: Measurement, op: str, numbers: Machine, c: Coefficients) -> dict[str, object]:
     """A measured call with what the model says of it; a forced ring is compared with the ring."""
     name = (
         "ring"
@@ -439,7 +439,7 @@ def _result(
     )
 
 
-def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, Any]:
+def _curves(asked: Asked, rows: list[_Priced]) -> dict[str, object]:
     """Times of the largest group over sizes, for a plot: a thousand times around what was asked."""
     low, high = asked.sizes[0], asked.sizes[-1]
     if high < 1e3 * low:

@@ -9,9 +9,9 @@ Reference: Williams, Waterman, Patterson, Communications of the ACM 52 (2009) 65
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,20 @@ def roofline(job: Job, beliefs: Beliefs | None = None, *, seed: int = 0) -> Resu
     return Result("roofline", inputs_of(job, known), _result(job, found), seed)
 
 
-def _result(job: Job, found: Curve) -> dict[str, Any]:
+class PhaseRow(TypedDict):
+    """One kind of work on the roofline, at each K that can run."""
+
+    name: str
+    k: list[int]
+    intensity_flop_per_byte: Array
+    flop_per_s: Array
+    flop: Array
+    traffic_bytes: Array
+    time_s: Array
+    bound: list[str]
+
+
+def _result(job: Job, found: Curve) -> dict[str, object]:
     machine = found.setup.machine
     c = coefficients(found.setup, found.logs[:, None], found.k)
     # Some jobs' device time is less than such operations usually take.
@@ -103,13 +116,12 @@ def _result(job: Job, found: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _advice(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _advice(rows: Sequence[PhaseRow]) -> dict[str, dict[str, object]]:
     """For each roof that binds at the largest K: which phases, and what to do."""
-    found: dict[str, dict[str, Any]] = {}
+    names: dict[str, list[str]] = {}
     for row in rows:
-        about = found.setdefault(row["bound"][-1], {"phases": [], "remedy": REMEDIES[row["bound"][-1]]})
-        about["phases"].append(row["name"])
-    return found
+        names.setdefault(row["bound"][-1], []).append(row["name"])
+    return {bound: {"phases": phases, "remedy": REMEDIES[bound]} for bound, phases in names.items()}
 
 
 def _saved(found: Curve) -> list[str]:
@@ -121,9 +133,7 @@ def _saved(found: Curve) -> list[str]:
     ]
 
 
-def _row(
-    phase: Phase, good: NDArray[np.bool_], k: list[int], rate: float, bandwidth: float
-) -> dict[str, Any]:
+def _row(phase: Phase, good: NDArray[np.bool_], k: list[int], rate: float, bandwidth: float) -> PhaseRow:
     flop, traffic, time, idle, compute = (
         np.broadcast_to(value, good.shape)[good]
         for value in (
@@ -211,7 +221,7 @@ def _joined(one: Phase | None, other: Phase) -> Phase:
     )  # fmt: skip
 
 
-def _sentence(found: Curve, rows: Sequence[Mapping[str, Any]], utilisation: Array) -> str:
+def _sentence(found: Curve, rows: Sequence[PhaseRow], utilisation: Array) -> str:
     """How far the step is from the peak at both ends, and which phase turns memory- or launch-bound on the way."""
     good = np.flatnonzero(found.feasible)
     if not good.size:

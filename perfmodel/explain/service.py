@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,8 +146,8 @@ def _inputs(curve: LoadCurve) -> dict[str, str]:
     )
     return {
         "weights": f"{format_quantity(dense, 'B', 3)} over tp {curve.layout.tp}, {bandwidth} each, {service.precision}",
-        "experts": f"{float(shape.experts):.0f} experts, {float(shape.top_k):.0f} a token, {format_quantity(float(shape.expert_params) * at.expert_bytes, 'B', 3)} in all",
-        "cache": f"{batch:.3g} sequences of {context:.0f} tokens, {format_quantity(elements * at.cache_bytes, 'B', 3)} each, {bandwidth}",
+        "experts": f"{float(shape.experts):.0f} experts, {float(shape.top_k):.0f} a token, {format_quantity(float(shape.expert_params) * float(at.expert_bytes), 'B', 3)} in all",
+        "cache": f"{batch:.3g} sequences of {context:.0f} tokens, {format_quantity(elements * float(at.cache_bytes), 'B', 3)} each, {bandwidth}",
         "exchange": f"{curve.layout.tp * curve.layout.dp} ranks of a stage, {link} each",
         "launch": f"{float(shape.layers):.0f} layers",
         "host": f"{batch:.3g} sequences",
@@ -181,13 +181,13 @@ def _memory(curve: LoadCurve) -> dict[str, float]:
     }
 
 
-def _moves(curve: LoadCurve) -> list[dict[str, Any]]:
+def _moves(curve: LoadCurve) -> list[dict[str, object]]:
     """How times answer to each number of the datasheet: both ten per cent up and down."""
     service = curve.service
     at = service.deployment([curve.layout])
     if curve.kind == "offline":
         return []
-    found = []
+    found: list[tuple[float, dict[str, object]]] = []
     for name, keys in _MACHINE.items():
         ends = []
         for factor in (1.0 - _MOVE, 1.0 + _MOVE):
@@ -198,26 +198,19 @@ def _moves(curve: LoadCurve) -> list[dict[str, Any]]:
             ends.append(
                 {q: float(times[q]["mean"][0] / curve.times[q]["mean"][0] - 1.0) for q in ("ttft", "tpot")}
             )
-        found.append(
-            {
-                "input": name,
-                "change": _MOVE,
-                **{
-                    f"{q}_{end}": ends[i][q]
-                    for q in ("ttft", "tpot")
-                    for i, end in enumerate(("low", "high"))
-                },
-            }
-        )
-    return sorted(found, key=lambda row: -max(abs(row["tpot_low"]), abs(row["ttft_low"])))
+        reach = {f"{q}_{end}": ends[i][q] for q in ("ttft", "tpot") for i, end in enumerate(("low", "high"))}
+        size = max(abs(reach["tpot_low"]), abs(reach["ttft_low"]))
+        found.append((size, {"input": name, "change": _MOVE, **reach}))
+    return [row for _, row in sorted(found, key=lambda item: -item[0])]
 
 
-def _coefficients(curve: LoadCurve) -> list[dict[str, Any]]:
+def _coefficients(curve: LoadCurve) -> list[dict[str, object]]:
     """Every coefficient that moves an answer: its value, its spread, and how much of the answers' doubt it is."""
     belief = curve.service.belief
     terms = {name: curve.slopes[name][:, 0] for name in ("tpot", "ttft", "throughput")}
-    rows = []
-    for i, name in enumerate(NAMES):
+    rows: list[dict[str, object]] = []
+    for i in np.argsort(-np.abs(terms["tpot"]), kind="stable"):
+        name = NAMES[i]
         if max(abs(float(value[i])) for value in terms.values()) < _LEAST:
             continue
         rows.append(
@@ -232,7 +225,7 @@ def _coefficients(curve: LoadCurve) -> list[dict[str, Any]]:
                 **{f"{quantity}_log_change": float(value[i]) for quantity, value in terms.items()},
             }
         )
-    return sorted(rows, key=lambda row: -abs(row["tpot_log_change"]))
+    return rows
 
 
 def roofline_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, seed: int = 0) -> Result:
@@ -289,9 +282,24 @@ def roofline_service(job: ServingJob, beliefs: ServingBeliefs | None = None, *, 
     )
 
 
+class RoofPoint(TypedDict):
+    """A step on the roofline of one accelerator."""
+
+    name: str
+    tokens: float
+    flop: float
+    bytes: float
+    intensity_flop_per_byte: float
+    attainable_flop_per_s: float
+    roof_s: float
+    time_s: float
+    share_of_roof: float
+    bound: str
+
+
 def _phase(
     name: str, curve: LoadCurve, decodes: float, prompts: float, peak: float, bandwidth: float
-) -> dict[str, Any]:
+) -> RoofPoint:
     """FLOP and bytes of a step on one accelerator: the step of an ideal machine, whose times are work over rates."""
     service = curve.service
     at = service.deployment([curve.layout])

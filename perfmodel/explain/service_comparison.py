@@ -36,7 +36,7 @@ def compare_services(
     rows = []
     rest = {name: _log(measured[1][name], measured[0][name]) for name in METRICS}
     for name, before, after, changed in _changes(a, b):
-        row: dict[str, Any] = {"input": name, "before": before, "after": after}
+        row: dict[str, object] = {"input": name, "before": before, "after": after}
         try:
             found: Mapping[str, float] | None = _measured(service_of(changed, known))
         except SpecError:  # this input alone makes no service: both belong together
@@ -139,7 +139,7 @@ def _changes(a: ServingJob, b: ServingJob) -> list[tuple[str, str, str, ServingJ
     return found
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if value is None:
         return "not given"
     name = getattr(value, "name", None)

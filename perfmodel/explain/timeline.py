@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy.special import ndtri
@@ -81,7 +81,7 @@ class Timeline:
     drawn: int = 1  # micro-batches that are drawn: fewer where there are too many
     notes: list[str] = field(default_factory=list)
 
-    def mapping(self) -> dict[str, Any]:
+    def mapping(self) -> dict[str, object]:
         """As it stands in a result."""
         return {
             "time_s": self.time_s,

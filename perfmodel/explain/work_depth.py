@@ -10,7 +10,7 @@ that every sample goes through.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
@@ -283,7 +283,7 @@ def _predicted(found: Curve, first: int) -> Predicted:
     }
 
 
-def _pipeline(found: Curve, first: int) -> dict[str, Any] | None:
+def _pipeline(found: Curve, first: int) -> dict[str, object] | None:
     """The schedule of the layout's pipeline, followed pass by pass: its bubble, and what the first stage holds."""
     at, setup = found.at, found.setup
     pp, m = (int(np.broadcast_to(x, found.k.shape)[first]) for x in (at.pp, at.accumulation))

@@ -87,6 +87,7 @@ TABLE: dict[str, Rule] = {
     "mixed_precision.fp8_recipe": ("stack.fp8_recipe", megatron.RECIPE),
     "mixed_precision.grad_reduce_in_fp32": ("bridge.reduce", truth),
     "comm_overlap.tp_comm_overlap": "stack.overlap_tensor",
+    "comm_overlap.overlap_moe_expert_parallel_comm": "stack.overlap_experts",
     "comm_overlap.overlap_grad_reduce": "stack.overlap_gradients",
     "comm_overlap.overlap_param_gather": "stack.overlap_gather",
     "comm_overlap.bucket_size": "megatron.bucket_elements",

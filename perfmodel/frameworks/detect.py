@@ -32,10 +32,6 @@ def flags_of(document: Document) -> dict[str, object]:
     return {key: entry for command in document.commands for key, entry in command.entries.items()}
 
 
-def _scripts(document: Document) -> str:
-    return " ".join(command.script.casefold() for command in document.commands)
-
-
 def _megatron(document: Document) -> bool:
     flags = (
         flags_of(document)

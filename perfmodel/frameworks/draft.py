@@ -98,6 +98,7 @@ _TRUTH = frozenset(
         "stack.overlap_gradients",
         "stack.overlap_gather",
         "stack.overlap_tensor",
+        "stack.overlap_experts",
         "stack.reshard_after_forward",
         "model.tied",
         "model.gated",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from perfmodel.frameworks.draft import Draft, Entry, Rule, pattern
+from perfmodel.frameworks.draft import Draft, Entry, Rule
 from perfmodel.frameworks.shell import Word, read_script
 from perfmodel.specs.loader import Mark, Source
 
@@ -197,7 +197,6 @@ _LAUNCH: dict[str, Rule] = {
     "mpirun -np": "world.gpus",
     "mpirun -n": "world.gpus",
 }
-_LAUNCH_REST = pattern("*")
 _DIRECTIVES: dict[str, Rule] = {
     "--nodes": ("world.nodes", lambda value: str(value).partition("-")[0]),
     "-N": ("world.nodes", lambda value: str(value).partition("-")[0]),

@@ -121,6 +121,7 @@ TABLE: dict[str, Rule] = {
     "--overlap-grad-reduce": "stack.overlap_gradients",
     "--overlap-param-gather": "stack.overlap_gather",
     "--tp-comm-overlap": "stack.overlap_tensor",
+    "--overlap-moe-expert-parallel-comm": "stack.overlap_experts",
     "--recompute-granularity": ("layout.recompute", RECOMPUTE),
     "--recompute-activations": ("layout.recompute", lambda value: "selective" if truth(value) else None),
     "--checkpoint-activations": ("layout.recompute", lambda value: "full" if truth(value) else None),
@@ -186,14 +187,14 @@ def read(draft: Draft, entries: dict[str, Entry], start: Mark) -> None:
     finish(draft, near)
 
 
-def finish(draft: Draft, near: Mark, *, kind: str = NAME, overlap_default: bool = False) -> None:
+def finish(draft: Draft, near: Mark) -> None:
     """What follows from several arguments, the defaults of arguments.py, and its assertions."""
-    draft.default("stack.framework", kind, "the framework", near)
+    draft.default("stack.framework", NAME, "the framework", near)
     draft.default("rule.megatron", True, "the framework", near)
     _precision(draft, near)
     _sharding(draft, near)
-    if draft.get("layout.sharding") == "zero1" or draft.get("megatron.core") or overlap_default:
-        draft.default("stack.overlap_gradients", overlap_default, "--overlap-grad-reduce", near)
+    if draft.get("layout.sharding") == "zero1" or draft.get("megatron.core"):
+        draft.default("stack.overlap_gradients", False, "--overlap-grad-reduce", near)
     _legacy(draft, near)
     _model(draft, near)
     _pipeline(draft)

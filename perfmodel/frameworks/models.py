@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def _squashed(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name)
 
 
-def in_zoo(name: str, names: Iterable[str] | None = None) -> str | None:
+def in_zoo(name: str) -> str | None:
     """The zoo entry that a model's name on a hub, in a path or in a framework's own list means; None: not known.
 
     >>> in_zoo("meta-llama/Meta-Llama-3.1-8B-Instruct"), in_zoo("mistralai/Mixtral-8x7B-v0.1"), in_zoo("Qwen/Qwen3-8B")
@@ -54,7 +54,7 @@ def in_zoo(name: str, names: Iterable[str] | None = None) -> str | None:
         last = shorter
     for old, new in _SAME:
         last = re.sub(old, new, last)
-    known = {_squashed(item): item for item in (names or zoo_names())}
+    known = {_squashed(item): item for item in zoo_names()}
     return known.get(_squashed(last))
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from perfmodel.errors import SpecError, UsageError
 
@@ -32,7 +32,7 @@ class Tools:
 
     def predict(
         self, job: str | None = None, workload: str | None = None, cluster: str | None = None, k: str | None = None,
-        changes: dict[str, Any] | None = None, wall_time: bool = False, form: Form = "md",
+        changes: dict[str, object] | None = None, wall_time: bool = False, form: Form = "md",
     ) -> str:  # fmt: skip
         """Predict step time, speedup, efficiency, memory, cost and energy of a training job, or how a server answers.
 
@@ -45,7 +45,7 @@ class Tools:
 
     def explain(
         self, k: int, job: str | None = None, workload: str | None = None, cluster: str | None = None,
-        changes: dict[str, Any] | None = None, form: Form = "md",
+        changes: dict[str, object] | None = None, form: Form = "md",
     ) -> str:  # fmt: skip
         """Every term of the step at one number of accelerators: formula, inputs, their sources, share, sensitivity."""
         return self._job("explain", job, workload, cluster, str(k), changes, form)
@@ -53,7 +53,7 @@ class Tools:
     def plan(
         self, job: str | None = None, workload: str | None = None, cluster: str | None = None,
         clusters: list[str] | None = None, max_k: int | None = None, deadline: str | None = None,
-        budget: str | None = None, changes: dict[str, Any] | None = None, form: Form = "md",
+        budget: str | None = None, changes: dict[str, object] | None = None, form: Form = "md",
     ) -> str:  # fmt: skip
         """Search layouts, numbers of accelerators and hardware for the fastest or cheapest way within limits.
 
@@ -69,7 +69,7 @@ class Tools:
 
     def diagnose(
         self, config: list[str], log: str | None = None, traces: list[str] | None = None, ranks: str | None = None,
-        cluster: str | None = None, changes: dict[str, Any] | None = None, form: Form = "md",
+        cluster: str | None = None, changes: dict[str, object] | None = None, form: Form = "md",
     ) -> str:  # fmt: skip
         """Whether a run is slow, and why: its log against what its configuration lets expect, causes ranked."""
         words = [*(f"--config={path}" for path in config), *(f"--trace={path}" for path in traces or ())]
@@ -80,7 +80,7 @@ class Tools:
         self,
         files: list[str],
         cluster: str | None = None,
-        changes: dict[str, Any] | None = None,
+        changes: dict[str, object] | None = None,
         form: Form = "json",
     ) -> str:
         """The job that configurations and launch scripts of a training framework describe, and what they leave open."""
@@ -130,7 +130,7 @@ class Tools:
 
     def _job(
         self, verb: str, job: str | None, workload: str | None, cluster: str | None, k: str | None,
-        changes: Mapping[str, Any] | None, form: Form, extra: Sequence[str] = (),
+        changes: Mapping[str, object] | None, form: Form, extra: Sequence[str] = (),
     ) -> str:  # fmt: skip
         words = [job] if job else []
         words += [*_flags({"workload": workload, "cluster": cluster, "k": k}), *_set(changes), *extra]
@@ -229,12 +229,12 @@ def _pieces(text: str) -> list[str]:
 _BLANKS = str.maketrans(dict.fromkeys("{}[],:", " "))
 
 
-def _flags(said: Mapping[str, Any]) -> list[str]:
+def _flags(said: Mapping[str, object]) -> list[str]:
     """`--flag=value` of what was said."""
     return [f"--{name}={value}" for name, value in said.items() if value is not None]
 
 
-def _set(changes: Mapping[str, Any] | None) -> list[str]:
+def _set(changes: Mapping[str, object] | None) -> list[str]:
     """`--set=path=value`; JSON is YAML."""
     import json
 

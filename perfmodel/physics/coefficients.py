@@ -161,13 +161,9 @@ class Coefficients:
         "assumed: loader processes, libraries and communicators take seconds before the first steady step",
     )  # fmt: skip
     recompute: Array = _coefficient(
-        0.5,
-        0.5,
-        "",
-        "1",
-        "share of a forward pass repeated where a layout does not say and has no room for all",
-        "assumed",
-    )
+        0.2, 0.5, "", "1", "share of a forward pass repeated to free half of the activations, where a layout does not say",
+        "measured runs whose scripts say, when their labels did not: see the theory page",
+    )  # fmt: skip
     # links
     up_efficiency: Array = _coefficient(
         0.85,

@@ -4,7 +4,7 @@ A message of `S` bytes over one link takes ``alpha + S beta``: `alpha` [s] is th
 bandwidth; reducing costs `gamma` [s/B] on top. A rank sends and receives at once, one message each. `n` is the number of
 ranks and ``L = ceil(log2 n)``. `S` is the whole vector: n shards in an all-gather, reduce-scatter or all-to-all.
 
-All functions are pure, broadcast over their arguments, take any group size of one or more (one rank costs nothing) and
+Each function states its closed form as a numbered equation, in seconds. All are pure, broadcast over their arguments, take any group size of one or more (one rank costs nothing) and
 return seconds. These are lower envelopes of what libraries reach; `perfmodel.physics.fabric` holds the measured form.
 
 References
@@ -49,13 +49,19 @@ def _alone(n: Array, seconds: ArrayLike) -> Array:
 
 
 def all_reduce_ring(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma (Patarasuk and Yuan 2009).
+) -> Array:  # fmt: skip
+    """(1) 2 (n-1) alpha + 2 (n-1)/n S beta + (n-1)/n S gamma (Patarasuk and Yuan 2009).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_reduce_ring(8.0, 4, 1.0, 1.0))
     18.0
@@ -66,13 +72,19 @@ def all_reduce_ring(
 
 
 def all_reduce_recursive_doubling(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """floor(log2 n) (alpha + S beta + S gamma), plus a fold and unfold step off powers of two (Thakur et al. 2005).
+) -> Array:  # fmt: skip
+    """(2) floor(log2 n) (alpha + S beta + S gamma), plus a fold and unfold step off powers of two (Thakur et al. 2005).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> [float(all_reduce_recursive_doubling(8.0, n, 1.0, 1.0)) for n in (1, 4, 5)]
     [0.0, 18.0, 36.0]
@@ -91,15 +103,21 @@ def _power_of_two(n: Array) -> tuple[Array, Array]:
 
 
 def all_reduce_halving_doubling(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """2 log2(m) alpha + 2 (m-1)/m S beta + (m-1)/m S gamma with m the power of two within n (Rabenseifner 2004).
+) -> Array:  # fmt: skip
+    """(3) 2 log2(m) alpha + 2 (m-1)/m S beta + (m-1)/m S gamma with m the power of two within n (Rabenseifner 2004).
 
     Off powers of two a fold and an unfold step add 2 alpha + 2 S beta + S gamma.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_reduce_halving_doubling(8.0, 4, 1.0, 1.0))
     16.0
@@ -112,17 +130,23 @@ def all_reduce_halving_doubling(
 
 
 def all_reduce_double_binary_tree(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """2 L alpha + 2 S beta + S gamma + 2 sqrt(2 L alpha S (2 beta + gamma)) (Sanders, Speck, Traeff 2009).
+) -> Array:  # fmt: skip
+    """(4) 2 L alpha + 2 S beta + S gamma + 2 sqrt(2 L alpha S (2 beta + gamma)) (Sanders, Speck, Traeff 2009).
 
     Two trees carry half of the vector each; every rank is inside one and a leaf of the other, so both directions of
     its link are full. The square root is the price of pipelining with the best number of chunks. Two ranks only
     exchange halves and return the sums: a ring.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_reduce_double_binary_tree(0.0, 8, 1.0, 1.0))
     6.0
@@ -135,13 +159,19 @@ def all_reduce_double_binary_tree(
 
 
 def all_reduce_binomial(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """2 L (alpha + S beta) + L S gamma: one tree reduces, the same tree broadcasts, whole messages (Chan et al. 2007).
+) -> Array:  # fmt: skip
+    """(5) 2 L (alpha + S beta) + L S gamma: one tree reduces, the same tree broadcasts, whole messages (Chan et al. 2007).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_reduce_binomial(8.0, 4, 1.0, 1.0))
     36.0
@@ -154,7 +184,16 @@ def all_reduce_binomial(
 def all_reduce_in_switch(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """2 alpha + S beta: every rank sends S up and receives the sum, both directions at once (NVLS, SHARP).
+    """(6) 2 alpha + S beta: every rank sends S up and receives the sum, both directions at once (NVLS, SHARP).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_reduce_in_switch(8.0, 64, 1.0, 1.0))
     10.0
@@ -172,10 +211,22 @@ def all_reduce_hierarchical(
     alpha_out_s: ArrayLike,
     beta_out_s_per_byte: ArrayLike,
 ) -> Array:
-    """Reduce-scatter in the node, all-reduce of S/g between nodes on every rail, all-gather in the node.
+    """(7) Reduce-scatter in the node, all-reduce of S/g between nodes on every rail, all-gather in the node.
 
     2 (g-1) a1 + 2 (g-1)/g S b1 + 2 (k-1) a2 + 2 (k-1)/k (S/g) b2, with `beta_out` that of one rank's own card.
     With equal links the bytes sum to 2 (n-1)/n S, those of the flat ring, and only the steps differ.
+
+    Parameters
+    ----------
+    message_bytes : S, the whole vector [B].
+    ranks_per_node : g, of a node.
+    nodes : k.
+    alpha_up_s, beta_up_s_per_byte : a1 [s] and b1 [s/B], inside a node.
+    alpha_out_s, beta_out_s_per_byte : a2 [s] and b2 [s/B], between nodes.
+
+    Returns
+    -------
+    Seconds.
 
     >>> hierarchical = all_reduce_hierarchical(64.0, 4, 4, 0.0, 1.0, 0.0, 1.0)
     >>> bool(np.isclose(hierarchical, all_reduce_ring(64.0, 16, 0.0, 1.0)))
@@ -189,7 +240,16 @@ def all_reduce_hierarchical(
 def all_gather_ring(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """(n-1) alpha + (n-1)/n S beta (Thakur et al. 2005).
+    """(8) (n-1) alpha + (n-1)/n S beta (Thakur et al. 2005).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_gather_ring(8.0, 4, 1.0, 1.0))
     9.0
@@ -201,7 +261,16 @@ def all_gather_ring(
 def all_gather_recursive_doubling(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """log2(n) alpha + (n-1)/n S beta for powers of two; 2 floor(log2 n) steps otherwise (Thakur et al. 2005).
+    """(9) log2(n) alpha + (n-1)/n S beta for powers of two; 2 floor(log2 n) steps otherwise (Thakur et al. 2005).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> [float(all_gather_recursive_doubling(0.0, n, 1.0, 1.0)) for n in (4, 5)]
     [2.0, 4.0]
@@ -214,7 +283,16 @@ def all_gather_recursive_doubling(
 def all_gather_bruck(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L alpha + (n-1)/n S beta for any n (Bruck et al. 1997); the local rotation is not counted.
+    """(10) L alpha + (n-1)/n S beta for any n (Bruck et al. 1997); the local rotation is not counted.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_gather_bruck(10.0, 5, 1.0, 1.0))
     11.0
@@ -224,13 +302,19 @@ def all_gather_bruck(
 
 
 def reduce_scatter_ring(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """(n-1) alpha + (n-1)/n S (beta + gamma) (Thakur et al. 2005).
+) -> Array:  # fmt: skip
+    """(11) (n-1) alpha + (n-1)/n S (beta + gamma) (Thakur et al. 2005).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(reduce_scatter_ring(8.0, 4, 1.0, 1.0, 1.0))
     15.0
@@ -240,15 +324,21 @@ def reduce_scatter_ring(
 
 
 def reduce_scatter_recursive_halving(
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    alpha_s: ArrayLike,
-    beta_s_per_byte: ArrayLike,
+    message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike,
     gamma_s_per_byte: ArrayLike = 0.0,
-) -> Array:
-    """log2(m) alpha + (m-1)/m S (beta + gamma), m the power of two within n (Thakur et al. 2005).
+) -> Array:  # fmt: skip
+    """(12) log2(m) alpha + (m-1)/m S (beta + gamma), m the power of two within n (Thakur et al. 2005).
 
     Off powers of two the odd ranks first fold S into a neighbour and at last get their shard S/n back.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : of a message [s], a byte on a link and a byte added [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(reduce_scatter_recursive_halving(8.0, 4, 1.0, 1.0))
     8.0
@@ -263,7 +353,16 @@ def reduce_scatter_recursive_halving(
 def all_to_all_pairwise(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """(n-1) alpha + (n-1)/n S beta (Thakur et al. 2005); S is what each rank sends, its own part included.
+    """(13) (n-1) alpha + (n-1)/n S beta (Thakur et al. 2005); S is what each rank sends, its own part included.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_to_all_pairwise(8.0, 4, 1.0, 1.0))
     9.0
@@ -274,9 +373,18 @@ def all_to_all_pairwise(
 def all_to_all_bruck(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L alpha + L S/2 beta (Bruck et al. 1997): few steps, half of the vector in each.
+    """(14) L alpha + L S/2 beta (Bruck et al. 1997): few steps, half of the vector in each.
 
     Off powers of two the last step carries the n - 2^(L-1) blocks that are left.
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(all_to_all_bruck(8.0, 4, 1.0, 1.0))
     10.0
@@ -292,7 +400,16 @@ def all_to_all_bruck(
 def broadcast_binomial(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """L (alpha + S beta) (Chan et al. 2007).
+    """(15) L (alpha + S beta) (Chan et al. 2007).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(broadcast_binomial(8.0, 5, 1.0, 1.0))
     27.0
@@ -304,7 +421,16 @@ def broadcast_binomial(
 def broadcast_van_de_geijn(
     message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """Scatter and ring all-gather: (L + n-1) alpha + 2 (n-1)/n S beta (Chan et al. 2007).
+    """(16) Scatter and ring all-gather: (L + n-1) alpha + 2 (n-1)/n S beta (Chan et al. 2007).
+
+    Parameters
+    ----------
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(broadcast_van_de_geijn(8.0, 4, 1.0, 1.0))
     17.0
@@ -320,9 +446,20 @@ def parameter_server(
     beta_s_per_byte: ArrayLike,
     servers: ArrayLike = 1,
 ) -> Array:
-    """Push and pull of S through `servers` shards: 2 (alpha + max(1, w/s) S beta) (Li et al. 2014).
+    """(17) Push and pull of S through `servers` shards: 2 (alpha + max(1, w/s) S beta) (Li et al. 2014).
 
     The servers' links carry w S / s bytes each way, a worker's own link S.
+
+    Parameters
+    ----------
+    message_bytes : S, the whole vector [B].
+    workers : w, that push and pull.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+    servers : s, shards of the parameters on links of their own.
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(parameter_server(8.0, 4, 1.0, 1.0)), float(parameter_server(8.0, 4, 1.0, 1.0, servers=4))
     (66.0, 18.0)
@@ -361,6 +498,16 @@ class Parts(NamedTuple):
 def parts(cost: Cost, message_bytes: ArrayLike, ranks: ArrayLike, **options: ArrayLike) -> Parts:
     """The factors of alpha, beta and gamma in a cost; what a pipelined tree adds for mixing them is in none.
 
+    Parameters
+    ----------
+    cost : one of this module's functions.
+    message_bytes, ranks : S, the whole vector [B], and n.
+    options : its other arguments, such as `servers`.
+
+    Returns
+    -------
+    Messages one after another, and bytes [B].
+
     >>> found = parts(all_reduce_ring, 8.0, 4)
     >>> float(found.steps), float(found.wire_bytes), float(found.reduced_bytes)
     (6.0, 12.0, 6.0)
@@ -392,6 +539,17 @@ def best(
 ) -> Best:
     """The fastest algorithm of `op` at every point; `in_switch` adds reduction in the switch.
 
+    Parameters
+    ----------
+    op : name in `ALGORITHMS`.
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+    in_switch : whether a switch reduces too.
+
+    Returns
+    -------
+    Seconds, and the names of the algorithms.
+
     >>> best("all_reduce", [8.0, 1e9], 8, 1e-6, 1e-11).algorithm.tolist()
     ['recursive doubling', 'halving-doubling']
     """
@@ -410,7 +568,17 @@ def best(
 def lower_bound(
     op: str, message_bytes: ArrayLike, ranks: ArrayLike, alpha_s: ArrayLike, beta_s_per_byte: ArrayLike
 ) -> Array:
-    """No algorithm without help from the network is faster: max(L alpha, least bytes per rank x beta) (Chan et al. 2007).
+    """(18) No algorithm without help from the network is faster: max(L alpha, least bytes per rank x beta) (Chan et al. 2007).
+
+    Parameters
+    ----------
+    op : name in `ALGORITHMS`.
+    message_bytes, ranks : S, the whole vector [B], and n.
+    alpha_s, beta_s_per_byte : of a message [s] and of a byte on a link [s/B].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(lower_bound("all_reduce", 8.0, 4, 1.0, 1.0))
     12.0

@@ -37,7 +37,7 @@ HIDDEN_TRAFFIC: Annotated[
     About(
         "B at 2 B per element",
         "Korthikanti 2022, arXiv:2205.05198, sec. 4",
-        "physics.operations physics.compute",
+        "physics.counting physics.compute",
     ),
 ] = 26.0
 #: The same of the activation function and the rotary embedding, per token and unit of FFN or QKV width.
@@ -46,11 +46,11 @@ INNER_TRAFFIC: Annotated[
     About(
         "B at 2 B per element",
         "Korthikanti 2022, arXiv:2205.05198, sec. 4",
-        "physics.operations physics.compute",
+        "physics.counting physics.compute",
     ),
 ] = 5.2
 #: Traffic of a gated activation over that of a plain one: three widths forward and five backward against two and three.
-GATED_TRAFFIC: Annotated[float, About("1", "counted: widths read and written", "physics.operations")] = (
+GATED_TRAFFIC: Annotated[float, About("1", "counted: widths read and written", "physics.counting")] = (
     8.0 / 5.0
 )
 #: Elements that products of a layer read per hidden unit: what a cast to 8 bit converts.
@@ -77,45 +77,43 @@ FAST_CONVOLUTION: Annotated[
 ] = 2.25
 #: Tokens of a chunk of the state-space scan.
 SCAN_CHUNK: Annotated[
-    float, About("tokens", "Dao & Gu 2024, arXiv:2405.21060, sec. 6", "physics.operations")
+    float, About("tokens", "Dao & Gu 2024, arXiv:2405.21060, sec. 6", "physics.counting")
 ] = 256.0
 #: Share of its tokens that a masked language model projects on the vocabulary.
 MASKED_SHARE: Annotated[
-    float, About("1", "BERT pretraining: 80 predictions of 512 tokens, 20 of 128", "physics.operations")
+    float, About("1", "BERT pretraining: 80 predictions of 512 tokens, 20 of 128", "physics.counting")
 ] = 0.156
 #: FLOP per byte moved in 16 bit of a convolutional or recurrent network whose traffic nobody counted.
-UNCOUNTED_INTENSITY: Annotated[float, About("FLOP/B", "assumed", "physics.operations")] = 40.0
+UNCOUNTED_INTENSITY: Annotated[float, About("FLOP/B", "assumed", "physics.counting")] = 40.0
 #: Bytes moved forward per activation kept, where the kept ones were not counted.
-TRAFFIC_PER_KEPT: Annotated[float, About("B", "assumed", "physics.operations")] = 28.0
+TRAFFIC_PER_KEPT: Annotated[float, About("B", "assumed", "physics.counting")] = 28.0
 #: Width of an attention head where the workload states neither heads nor their width.
-HEAD_WIDTH: Annotated[
-    float, About("1", "assumed: the width of GPT-2 and BERT heads", "physics.operations")
-] = 64.0
-#: Tokens of a sample where neither job nor workload states them.
-TYPICAL_TOKENS: Annotated[
-    float, About("tokens", "assumed: BERT's longest sequence", "physics.operations")
-] = 512.0
-#: Width of the feed-forward block over the hidden width where it is not stated.
-TYPICAL_FFN: Annotated[float, About("1", "Vaswani 2017, arXiv:1706.03762, table 3", "physics.operations")] = (
-    4.0
+HEAD_WIDTH: Annotated[float, About("1", "assumed: the width of GPT-2 and BERT heads", "physics.counting")] = (
+    64.0
 )
+#: Tokens of a sample where neither job nor workload states them.
+TYPICAL_TOKENS: Annotated[float, About("tokens", "assumed: BERT's longest sequence", "physics.counting")] = (
+    512.0
+)
+#: Width of the feed-forward block over the hidden width where it is not stated.
+TYPICAL_FFN: Annotated[float, About("1", "Vaswani 2017, arXiv:1706.03762, table 3", "physics.counting")] = 4.0
 #: Kernel launches of a transformer's layer, forward.
 LAYER_KERNELS: Annotated[
-    float, About("1", "assumed: an eager layer without fusion beyond attention", "physics.operations")
+    float, About("1", "assumed: an eager layer without fusion beyond attention", "physics.counting")
 ] = 14.0
 #: Kernel launches of a forward pass of any other network, and of a recommender, where nobody counted them.
-NETWORK_KERNELS: Annotated[float, About("1", "assumed", "physics.operations")] = 150.0
-RECOMMENDER_KERNELS: Annotated[float, About("1", "assumed", "physics.operations")] = 40.0
+NETWORK_KERNELS: Annotated[float, About("1", "assumed", "physics.counting")] = 150.0
+RECOMMENDER_KERNELS: Annotated[float, About("1", "assumed", "physics.counting")] = 40.0
 #: Bytes that a loader prepares for a token, and for a sample of a kind that is not listed.
-TOKEN_INPUT_BYTES: Annotated[float, About("B", "counted: an index in 32 bit", "physics.operations")] = 4.0
-SAMPLE_INPUT_BYTES: Annotated[float, About("B", "assumed", "physics.operations")] = 1e3
+TOKEN_INPUT_BYTES: Annotated[float, About("B", "counted: an index in 32 bit", "physics.counting")] = 4.0
+SAMPLE_INPUT_BYTES: Annotated[float, About("B", "assumed", "physics.counting")] = 1e3
 #: Elements looked up per sample of a recommender.
 TABLE_VECTORS: Annotated[
     float,
     About("1", "Criteo: 26 categorical features, vectors of width 128 (MLPerf DLRM)", "physics.exchanges"),
 ] = 26 * 128.0
 #: Difference between a stated and a counted number of parameters that means nothing.
-ROUNDED: Annotated[float, About("1", "assumed", "physics.operations")] = 0.05
+ROUNDED: Annotated[float, About("1", "assumed", "physics.counting")] = 0.05
 
 # --- Kernels ----------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from perfmodel.physics.counting import operations
 from perfmodel.physics.machine import Machine, numbers
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.physics.serving_shape import ServingShape, serving_shape
 from perfmodel.specs.hardware import Accelerator, Link
 from perfmodel.specs.workload import Workload

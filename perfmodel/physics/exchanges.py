@@ -177,7 +177,8 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
 
     .. math:: t = x\,\frac{L_e}{p}\,(4 + 2r)\;t_{\mathrm{all\,to\,all}}(b\,s\,k\,h_e\,w/(c\,t),\;e)                     (3)
 
-    L_e layers of experts, each token sent to k of them in h_e elements. Tables of a recommender: two exchanges of their
+    x is the share that shows, 1 where the job says whether compute hides the exchange: then `training.step` takes off what
+    it hides. L_e layers of experts, each token sent to k of them in h_e elements. Tables of a recommender: two exchanges of their
     vectors. Ranks that share an expert (`etp`) also gather what each received and scatter the sums of their results.
     Reference: Lepikhin et al. 2020, arXiv:2006.16668; Naumov et al. 2019, arXiv:1906.00091.
 
@@ -190,7 +191,7 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
 
     Returns
     -------
-    Seconds that show, per micro-batch and stage.
+    Seconds, per micro-batch and stage.
 
     >>> from perfmodel.physics.coefficients import quiet
     >>> from perfmodel.physics.examples import node, transformer
@@ -201,6 +202,7 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
     0.0
     """
     total: Array = np.zeros(())
+    shown = np.where(np.isnan(at.expert_hidden), links.c.ep_exposed, 1.0)
     if _any_above_one(at.ep) or _any_above_one(at.etp):
         message = (
             at.micro_batch
@@ -214,11 +216,11 @@ def expert_parallel(ops: Operations, at: Layouts, links: Links, repeated: Array)
         if _any_above_one(at.etp):
             gathered = links.time("all_gather", message * at.expert_cut, at.expert_cut, np.ones(()))
             one = one + np.where(at.etp > 1.0, gathered, 0.0)
-        total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * links.c.ep_exposed
+        total = one * ops.moe_layers / at.pp * (4.0 + 2.0 * repeated) * shown
     if np.any(ops.table_params > 0):
         message = at.micro_batch * TABLE_VECTORS * links.machine.element_bytes
         one = links.time("all_to_all", message, at.dp, np.ones(()), at.expert_algorithm)
-        total = total + np.where(ops.table_params > 0, 2.0 * one * links.c.ep_exposed, 0.0)
+        total = total + np.where(ops.table_params > 0, 2.0 * one * shown, 0.0)
     return total
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from perfmodel.physics.constants import BUCKET_BYTES, FIRST_BUCKET_BYTES
 from perfmodel.specs.layout import MISSING_LAYERS, Recompute
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Array = NDArray[np.float64]
+Index = int | slice | NDArray[np.bool_ | np.int64]
+Struct = TypeVar("Struct", bound="DataclassInstance")
 
 
 class Sharding(IntEnum):
@@ -107,6 +112,7 @@ class Layouts:
     sharding: Array  # a Sharding
     shard_group: Array  # ranks that share one copy of what is sharded
     recompute: Array  # share of a forward pass repeated; NaN where nobody said
+    freed: Array  # share of its activations for which there is no room, where nobody said what is repeated
     selective: Array  # 1 where attention is recomputed
     sequence_parallel: Array  # 1 where norms and residuals are cut by tp as well
     per_node: Array  # accelerators of the job in each node
@@ -130,6 +136,7 @@ class Layouts:
     bucket_bytes: Array
     first_bucket_bytes: Array
     tp_hidden: Array  # of the four tensor-parallel calls of a layer; NaN: the belief about them holds
+    expert_hidden: Array  # 1 where compute hides the exchange of experts, 0 where nothing does; NaN: the belief about it holds
     stall_s: Array  # mean of a step
     run_steps: Array  # of a run whose whole time, start included, is shared by them; infinite: steady ones
     loader_bytes_per_s: Array  # of a node; infinite: the belief about it holds
@@ -184,6 +191,7 @@ DECLARED: dict[str, float] = {
     "bucket_bytes": BUCKET_BYTES,
     "first_bucket_bytes": FIRST_BUCKET_BYTES,
     "tp_hidden": np.nan,
+    "expert_hidden": np.nan,
     "stall_s": 0.0,
     "run_steps": np.inf,
     "loader_bytes_per_s": np.inf,
@@ -318,6 +326,7 @@ def layouts(
     sharding: ArrayLike = Sharding.DDP,
     shard_group: ArrayLike | None = None,
     recompute: ArrayLike = 0.0,
+    freed: ArrayLike = 1.0,
     selective: ArrayLike = 0.0,
     sequence_parallel: ArrayLike = 1.0,
     per_node: ArrayLike | None = None,
@@ -337,7 +346,7 @@ def layouts(
     tp, pp, cp, ep, etp, vpp, dp : degrees; `etp` 0: what tensor groups leave to it; `dp` None: what K leaves.
     micro_batch, accumulation : samples of a micro-batch, micro-batches of a step.
     sharding, shard_group : code of `Sharding`, and the ranks that share one copy.
-    recompute, selective, sequence_parallel : see `Layouts`.
+    recompute, freed, selective, sequence_parallel : see `Layouts`.
     per_node : accelerators of the job in a node; None: as many as a node holds.
     declared : values by name.
 
@@ -376,6 +385,7 @@ def layouts(
         sharding=np.asarray(sharding, dtype=float),
         shard_group=dp_ * cp_ if shard_group is None else np.asarray(shard_group, dtype=float),
         recompute=np.asarray(recompute, dtype=float),
+        freed=np.asarray(freed, dtype=float),
         selective=np.asarray(selective, dtype=float),
         sequence_parallel=np.asarray(sequence_parallel, dtype=float),
         per_node=np.minimum(k_, np.asarray(accelerators_per_node, dtype=float))
@@ -451,7 +461,7 @@ def custom_buckets(at: Layouts) -> bool:
     )
 
 
-def pick(struct: Any, index: Any) -> Any:
+def pick(struct: Struct, index: Index) -> Struct:
     """The same struct with every array indexed along its last axis (scalars stay).
 
     Parameters

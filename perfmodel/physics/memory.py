@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.exchanges import copies_of_kv_heads
-from perfmodel.physics.layouts import FUSED_LOGIT_BYTES, Layouts, Sharding
+from perfmodel.physics.layouts import EAGER_LOGIT_BYTES, FUSED_LOGIT_BYTES, Layouts, Sharding
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.operations import Operations
 from perfmodel.physics.state_bytes import (
@@ -28,6 +28,15 @@ BUFFER_BYTES = (
 )
 SUMMED_BYTES = 4.0  # of a gradient that is added up whole (torch's fsdp: to_accumulated_grad_if_needed)
 GATHERED_LAYERS = 2.0  # whose sharded weights are whole at once: the one at work and the next
+# Of a logit, where torch's own loss is cut over tensor-parallel ranks: its backward pass adds the exponential to the gradient
+# and multiplies, each in a tensor of its own (torch/distributed/tensor/parallel/loss.py).
+CUT_LOSS_BYTES = 4.0
+# Of torch's pipelines on the first stages, beyond what is counted: six published runs of one model (torchtitan's tables 5 and 6)
+# hold 5 to 22 % more, and differ by 15 % where the count is the same. The cause is not known; this factor is from these runs.
+PIPELINE_MORE = 0.11
+KEPT_LOGIT_BYTES = (
+    2.0  # of a logit that torch's pipeline keeps, of every micro-batch, to hand them back after the step
+)
 
 SELECTIVE_LEAST = 0.5  # of the activations, where some modules are repeated and nobody says which (assumed)
 ROUGH_COUNT = 0.5  # of the activations of a network that is no transformer, that may not be there (assumed)
@@ -163,26 +172,42 @@ def _stage(
     alive = chunks_alive(at.pp, at.vpp, at.accumulation, last=last)
     if schedule == "gpipe":
         alive = np.where(at.pp > 1.0, at.accumulation, 1.0)
+    # A product with narrow weights is a function of its own, which keeps its input (bitsandbytes' MatMul4Bit); of a product
+    # with frozen weights in full width only the weights are kept.
+    narrow = np.where(at.frozen_bytes > 0.0, 1.0, 0.0)
+    # PyTorch's own tensor parallelism keeps the whole sequence that it gathered for a product; Megatron gathers it again.
+    torch = at.logit_bytes >= EAGER_LOGIT_BYTES
+    once = np.where(at.sequence_parallel > 0.0, at.tp, 1.0)
+    gathered = np.where(torch, ops.given_hidden * (1.0 - 1.0 / once), 0.0)
     kept = transformer_activation_bytes(
-        batch * ops.kept_hidden * at.kept_factor,
-        batch * ops.kept_inner * at.kept_factor,
+        batch * (ops.kept_hidden * at.kept_factor + ops.given_hidden * narrow),
+        batch * (ops.kept_inner * at.kept_factor + ops.given_inner * narrow),
         batch * ops.tokens * ops.hidden * ops.layers * (1.0 - at.offloaded_activations),
         tp=at.tp,
         sequence_parallel=at.sequence_parallel,
         recompute=repeat,
         element_bytes=width,
-    )
+    ) + batch * gathered * width * (1.0 - repeat)
     # With full recomputation one layer is unfolded at a time; a share of it lies between all and nothing.
-    once = np.where(at.sequence_parallel > 0.0, at.tp, 1.0)
-    layer = (ops.kept_hidden / once + ops.kept_inner / at.tp) / np.maximum(ops.layers, 1.0)
-    unfolded = repeat * batch * layer * width * at.kept_factor
+    layer = (ops.kept_hidden / once + ops.kept_inner / at.tp) * at.kept_factor + gathered
+    unfolded = repeat * batch * layer * width / np.maximum(ops.layers, 1.0)
+    logits = _at_the_loss(ops, machine, at, batch, last=last)
+    # The loss is done before the first layer is unfolded, and, where nothing is added up, before there is any gradient.
+    none_yet = np.where(sharded & ~whole & (at.accumulation <= 1.0), states[1], 0.0)
+    once_a_time = np.minimum(logits, unfolded + none_yet)
+    unfolded, states[1] = (
+        unfolded - np.minimum(once_a_time, unfolded),
+        states[1] - np.maximum(once_a_time - unfolded, 0.0),
+    )
     elements = at.micro_batch * ops.activation_elements * CONV_KEPT * (1.0 - 0.8 * repeat)
     other = elements * width / (at.pp * at.tp) * np.minimum(at.pp, at.accumulation)
     activations = np.where(ops.is_transformer > 0, kept * share * alive + unfolded, other)
-    logits = batch * ops.logit_elements / at.tp * at.logit_bytes
-    if not last:
-        logits = np.where(at.pp > 1.0, 0.0, logits)
     passing = batch * ops.widest_inner / at.tp * width
+    # PyTorch's pipeline has a buffer for what each micro-batch receives, and keeps what the stage made of those in flight.
+    handed = batch * ops.tokens * ops.hidden * width / once * (at.accumulation + alive)
+    held = sum(states, np.zeros(())) + activations + logits
+    more = 0.0 if last else PIPELINE_MORE
+    passing = passing + np.where(torch & (at.pp > 1.0), handed + more * held, 0.0)
     return dict(
         zip(
             MEMORY_PARTS,
@@ -196,6 +221,20 @@ def _stage(
             strict=True,
         )
     )
+
+
+def _at_the_loss(ops: Operations, machine: Machine, at: Layouts, batch: Array, *, last: bool) -> Array:
+    """Bytes at the loss: logits, what is computed of them, and what only PyTorch's own parallelism keeps beside them."""
+    torch = at.logit_bytes >= EAGER_LOGIT_BYTES
+    cut = torch & (at.tp > 1.0)
+    each = at.logit_bytes + np.where(cut, CUT_LOSS_BYTES, 0.0)
+    elements = batch * ops.logit_elements / at.tp
+    # The last product is given the whole sequence, and keeps it for the gradient of its weights.
+    gathered = np.where(cut, batch * ops.tokens * ops.hidden * machine.element_bytes, 0.0)
+    stages = at.pp > 1.0
+    every = np.where(torch & stages, at.accumulation * elements * KEPT_LOGIT_BYTES, 0.0)
+    found = elements * each + gathered + every
+    return np.asarray(found if last else np.where(stages, 0.0, found))
 
 
 def _held(ops: Operations, at: Layouts, last: bool) -> tuple[Array, Array, Array]:

@@ -49,6 +49,16 @@ class Operation(NamedTuple):
 def bubble_fraction(stages: ArrayLike, micro_batches: ArrayLike, virtual: ArrayLike = 1.0) -> Array:
     """Idle share of a step with equal stages, ``(p-1)/(v m + p - 1)``.
 
+    Parameters
+    ----------
+    stages : p.
+    micro_batches : m, of a step.
+    virtual : v, chunks a stage.
+
+    Returns
+    -------
+    A share of the step.
+
     >>> float(bubble_fraction(4, 12)), float(bubble_fraction(4, 12, virtual=3).round(4))
     (0.2, 0.0769)
     """
@@ -67,6 +77,17 @@ def step_time(
 
     `forward_s`, `backward_s` are times of a whole stage and a micro-batch. For `interleaved`, (3) with the fill and
     drain past the slowest stage divided by `virtual`: (4) when stages are equal, exact for a slow last stage too.
+
+    Parameters
+    ----------
+    schedule : name of `SCHEDULES`.
+    forward_s, backward_s : times of a micro-batch on each stage, last axis [s].
+    micro_batches : m, of a step.
+    virtual : v, chunks a stage; of `interleaved` alone.
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(step_time("1f1b", [1.0, 1.0, 1.0, 1.5], [2.0, 2.0, 2.0, 3.0], 8))
     45.0
@@ -101,6 +122,20 @@ def uneven_step_time(
     split in the same proportion; `message_s` is one message, paid on the way in and out, 2 (p-1) hops. Longer messages
     also stretch the steady state of 1F1B, which waits for each answer: `schedule_s` follows them.
 
+    Parameters
+    ----------
+    schedule : name of `SCHEDULES`.
+    stages : p.
+    micro_batches : m, of a step.
+    forward_s, backward_s : times of a micro-batch on a middle stage [s].
+    first_s, last_s : what the ends take more, forward and backward together [s].
+    message_s : time of one message [s].
+    virtual : v, chunks a stage; of `interleaved` alone.
+
+    Returns
+    -------
+    Seconds.
+
     >>> uneven_step_time("1f1b", [1, 4], 8, 1.0, 2.0, last_s=1.5).tolist()
     [36.0, 45.0]
     """
@@ -121,6 +156,17 @@ def peak_in_flight(
 
     GPipe m; 1F1B min(p, m); interleaved min(m, p + (p-1)/v): the first chunks of the next round come in before the
     last ones leave (Korthikanti et al., arXiv:2205.05198: a factor 1 + (p-1)/(p v) on 1F1B).
+
+    Parameters
+    ----------
+    schedule : name of `SCHEDULES`.
+    stages : p.
+    micro_batches : m, of a step.
+    virtual : v, chunks a stage; of `interleaved` alone.
+
+    Returns
+    -------
+    Numbers of micro-batches.
 
     >>> [float(peak_in_flight(s, 4, 12, 2)) for s in SCHEDULES]
     [12.0, 4.0, 5.5]
@@ -145,6 +191,18 @@ def schedule_s(
     """Seconds of one step by equation (1): exact for uneven stages and messages; leading axes are independent.
 
     Chunks share a stage's time equally. Interleaving needs `micro_batches` to be a multiple of the stages.
+
+    Parameters
+    ----------
+    schedule : name of `SCHEDULES`.
+    forward_s, backward_s : times of a micro-batch on each stage, last axis [s].
+    micro_batches : m, of a step.
+    virtual : v, chunks a stage; of `interleaved` alone.
+    message_s : time of one message between stages [s].
+
+    Returns
+    -------
+    Seconds.
 
     >>> float(schedule_s("1f1b", [1.0] * 4, [2.0] * 4, 8))    # (8 + 3) x 3
     33.0
@@ -190,6 +248,18 @@ def stage_order(
 ) -> list[Operation]:
     """Operations of one stage in the order in which it runs them.
 
+    Parameters
+    ----------
+    schedule : name of `SCHEDULES`.
+    stage : which, from 0.
+    stages : p.
+    micro_batches : m, of a step.
+    virtual : v, chunks a stage; of `interleaved` alone.
+
+    Returns
+    -------
+    Operations, first to last.
+
     >>> ["FB"[o.backward] + str(o.micro_batch) for o in stage_order("1f1b", 0, 2, 3)]
     ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
     """
@@ -231,7 +301,24 @@ def _alternate(forward: list[Operation], backward: list[Operation], warm: int) -
 
 
 def source_of(operation: Operation, stage: int, stages: int, virtual: int) -> tuple[int, Operation] | None:
-    """Stage and operation whose result `operation` needs; None for the first forward chunk."""
+    """Stage and operation whose result `operation` needs; None for the first forward chunk.
+
+    Parameters
+    ----------
+    operation : one of `stage_order`.
+    stage : the stage that runs it, from 0.
+    stages : p.
+    virtual : v, chunks a stage.
+
+    Returns
+    -------
+    Stage and operation, or None.
+
+    >>> source_of(Operation(False, 0, 0), 1, 4, 1)    # the forward pass of the stage before
+    (0, Operation(backward=False, micro_batch=0, chunk=0))
+    >>> source_of(Operation(False, 0, 0), 0, 4, 1) is None
+    True
+    """
     backward, micro, chunk = operation
     if not backward:
         if stage:
@@ -253,6 +340,16 @@ def idle_s(
 
     Imbalance is ``m (max - mean)`` of a micro-batch's time over the stages, what the slowest makes the others wait in
     steady state; the bubble is the rest, filling, draining and messages.
+
+    Parameters
+    ----------
+    time_s : time of a step [s].
+    forward_s, backward_s : times of a micro-batch on each stage, last axis [s].
+    micro_batches : m, of a step.
+
+    Returns
+    -------
+    Seconds.
 
     >>> [float(x) for x in idle_s(33.0, [1.0] * 4, [2.0] * 4, 8)]
     [0.0, 9.0]

@@ -256,6 +256,17 @@ def saturation_rate_per_s(
 
     Solves ``lambda (first + (O - 1) C) = slots`` with (1), where C grows with lambda.
 
+    Parameters
+    ----------
+    step_s : time of a step [s] by decoding sequences and prompt tokens.
+    traffic : what arrives.
+    slots : the largest number of sequences at once.
+    chunk_tokens : token budget of a step.
+
+    Returns
+    -------
+    Requests a second.
+
     >>> decode_only = lambda n, p: 0.01 + 0.0 * (n + p)
     >>> saturation_rate_per_s(decode_only, Traffic(1, 101), slots=[10, 20], chunk_tokens=8192).round(1).tolist()
     [9.9, 19.8]
@@ -385,6 +396,18 @@ def latency(
 
     `slots` is the largest number of sequences at once: the batch limit, or what fits the memory of keys and values.
     `chunk_tokens` is the token budget of a step. Loads, lengths and limits broadcast.
+
+    Parameters
+    ----------
+    step_s : time of a step [s] by decoding sequences and prompt tokens.
+    rate_per_s : requests a second.
+    traffic : what arrives.
+    slots : the largest number of sequences at once.
+    chunk_tokens : token budget of a step.
+
+    Returns
+    -------
+    Means and mixtures in seconds; nan where the replica is saturated.
 
     >>> steps = lambda n, p: 0.010 + 1e-4 * n + 4e-5 * p
     >>> found = latency(steps, [0.1, 5.0], Traffic(500, 200), slots=64, chunk_tokens=2048)

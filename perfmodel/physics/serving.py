@@ -24,7 +24,7 @@ References: Little, Operations Research 9 (1961) 383; Yu et al., OSDI 2022 (Orca
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from perfmodel.physics.serving_shape import ServingShape
 from perfmodel.physics.serving_step import Deployment, ServingStep, cache_sequences, serving_step
 
 Array = NDArray[np.float64]
+Number = float | Array
 
 #: Kinds of load.
 CLOSED: Final = 0.0
@@ -50,16 +51,16 @@ _LEAST_ROOM: Final = 16.0  # prompt tokens that a step takes however many sequen
 class Load:
     """What one replica is asked. Arrays that broadcast; `concurrency` and `rate_per_s` are of one replica."""
 
-    kind: Any = CLOSED
-    concurrency: Any = np.nan  # closed loop; of a static batch its size
-    rate_per_s: Any = np.nan  # open loop
-    requests: Any = np.nan  # of the whole run; nan: a steady state
-    input_tokens: Any = 1024.0
-    output_tokens: Any = 256.0
-    input_cv: Any = 0.0  # standard deviation over mean
-    output_cv: Any = 0.0
-    arrival_cv: Any = 1.0  # of the times between arrivals, in an open loop
-    prefix_hit: Any = 0.0  # share of the input whose keys and values are there already
+    kind: Number = CLOSED
+    concurrency: Number = np.nan  # closed loop; of a static batch its size
+    rate_per_s: Number = np.nan  # open loop
+    requests: Number = np.nan  # of the whole run; nan: a steady state
+    input_tokens: Number = 1024.0
+    output_tokens: Number = 256.0
+    input_cv: Number = 0.0  # standard deviation over mean
+    output_cv: Number = 0.0
+    arrival_cv: Number = 1.0  # of the times between arrivals, in an open loop
+    prefix_hit: Number = 0.0  # share of the input whose keys and values are there already
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,26 @@ def _open(terms: _Terms, rate: Array, most: Array) -> tuple[Array, _State]:
 def replica_step(
     shape: ServingShape, machine: Machine, at: Deployment, load: Load, c: ServingCoefficients
 ) -> ServingStep:
-    """The step of a replica at the mean context of a load: input, and half the output or more where lengths vary."""
+    """The step of a replica at the mean context of a load: input, and half the output or more where lengths vary.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    machine : the accelerators and links (`physics.machine`).
+    at : layout, number formats and limits of the engine.
+    load : what is asked of one replica.
+    c : coefficients (`serving_coefficients`).
+
+    Returns
+    -------
+    The step as a function of sequences and prompt tokens.
+
+    >>> from perfmodel.physics.examples import decoder, node
+    >>> from perfmodel.physics.serving_coefficients import textbook
+    >>> step = replica_step(decoder(), node(), Deployment(), Load(input_tokens=1000.0, output_tokens=200.0), textbook())
+    >>> bool(step.seconds(8.0, 500.0) > step.seconds(8.0, 0.0) > step.seconds(1.0, 0.0))
+    True
+    """
     tokens, outputs = np.asarray(load.input_tokens, float), np.asarray(load.output_tokens, float)
     hit = np.asarray(load.prefix_hit, float)
     context = tokens + 0.5 * outputs * (1.0 + np.asarray(load.output_cv, float) ** 2)

@@ -172,6 +172,14 @@ KNOWN: dict[tuple[str, str, str], float] = {
 def from_logs(logs: Array) -> ServingCoefficients:
     """Coefficients from their logarithms, `logs[i]` belonging to `NAMES[i]`; further axes are draws and deployments.
 
+    Parameters
+    ----------
+    logs : logarithms, one coefficient each on the first axis.
+
+    Returns
+    -------
+    Coefficients in their units.
+
     >>> float(from_logs(np.zeros(len(NAMES))).compute)
     1.0
     """
@@ -181,6 +189,10 @@ def from_logs(logs: Array) -> ServingCoefficients:
 def textbook() -> ServingCoefficients:
     """The starting medians, as scalars.
 
+    Returns
+    -------
+    Coefficients in their units.
+
     >>> float(textbook().line)
     1.0
     """
@@ -189,6 +201,10 @@ def textbook() -> ServingCoefficients:
 
 def ideal() -> ServingCoefficients:
     """A machine at its datasheet rates without latency, launches or skew: the roofs that no deployment exceeds.
+
+    Returns
+    -------
+    Coefficients in their units.
 
     >>> float(ideal().compute), float(ideal().layer_s)
     (1.0, 0.0)

@@ -1,6 +1,6 @@
 """A language model in the numbers that a serving step reads: weights by who holds them, and what a token keeps.
 
-The matrix products are those of `perfmodel.physics.operations`; here they are summed by how tensor and expert
+The matrix products are those of `perfmodel.physics.counting`; here they are summed by how tensor and expert
 parallelism cut them, so that a step costs the same few operations whatever the model. Weights of a product are read once
 a step and do ``2 n`` FLOP each for n tokens; keys and values are read for every sequence that decodes.
 
@@ -16,7 +16,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.physics.operations import LANGUAGE_KINDS, Split, operations
+from perfmodel.physics.counting import operations
+from perfmodel.physics.operations import LANGUAGE_KINDS, Split
 from perfmodel.specs.workload import Workload
 
 Array = NDArray[np.float64]
@@ -120,7 +121,20 @@ def serving_shape(workload: Workload) -> ServingShape:
 
 
 def is_served(workload: Workload) -> bool:
-    """Whether this is a decoder whose dimensions are known: only those are served token by token."""
+    """Whether this is a decoder whose dimensions are known: only those are served token by token.
+
+    Parameters
+    ----------
+    workload : its spec.
+
+    Returns
+    -------
+    True or False.
+
+    >>> from perfmodel.specs.workload import Workload
+    >>> is_served(Workload(name="x", kind="convnet", params=1_000_000))
+    False
+    """
     return workload.kind in LANGUAGE_KINDS and workload.is_counted
 
 
@@ -135,6 +149,14 @@ def _pair_widths(workload: Workload, heads: float) -> tuple[float, float]:
 
 def stack(items: Sequence[ServingShape]) -> ServingShape:
     """Many models along a trailing axis.
+
+    Parameters
+    ----------
+    items : models.
+
+    Returns
+    -------
+    One struct whose arrays have the models on their last axis.
 
     >>> from perfmodel.physics.examples import decoder
     >>> one = decoder()

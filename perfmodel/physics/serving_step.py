@@ -24,7 +24,6 @@ Thakur, Rabenseifner, Gropp, IJHPCA 19 (2005) 49 (the exchange); Johnson, Kotz, 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +34,7 @@ from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape
 
 Array = NDArray[np.float64]
+Number = float | Array
 
 LOGIT_BYTES = 2.0  # of an element of the embeddings and the last product, which stay in 16 bit
 ACTIVATION_BYTES = 2.0  # of an element that tensor parallelism exchanges
@@ -50,23 +50,23 @@ class Deployment:
     A replica has ``tensor * pipeline * attention_replicas`` accelerators.
     """
 
-    tensor: Any = 1.0  # ranks that cut the weights of attention
-    pipeline: Any = 1.0  # stages
-    attention_replicas: Any = 1.0  # groups that hold sequences of their own and share the experts
-    expert_ranks: Any = (
+    tensor: Number = 1.0  # ranks that cut the weights of attention
+    pipeline: Number = 1.0  # stages
+    attention_replicas: Number = 1.0  # groups that hold sequences of their own and share the experts
+    expert_ranks: Number = (
         1.0  # ranks over which whole experts are spread; 1: each expert is cut by tensor parallelism
     )
-    weight_bytes: Any = 2.0  # of an element of dense weights
-    expert_bytes: Any = 2.0  # of an element of routed experts
-    cache_bytes: Any = 2.0  # of an element of keys and values
-    dense_in_16_bit: Any = 0.0  # 1 where dense products run in 16 bit although the experts' do not
-    memory_fraction: Any = 0.9  # share of the memory that the engine takes
-    max_sequences: Any = 256.0  # at once, in the whole replica
-    chunk_tokens: Any = 8192.0  # budget of a step
-    mixed: Any = 1.0  # 1: prompts share a step with decodes; 0: they stop them
-    reserve: Any = 0.5  # share of the output that a sequence holds memory for, on average
-    draft_tokens: Any = 0.0  # proposed a step
-    acceptance: Any = 0.0  # probability that a proposed token is accepted
+    weight_bytes: Number = 2.0  # of an element of dense weights
+    expert_bytes: Number = 2.0  # of an element of routed experts
+    cache_bytes: Number = 2.0  # of an element of keys and values
+    dense_in_16_bit: Number = 0.0  # 1 where dense products run in 16 bit although the experts' do not
+    memory_fraction: Number = 0.9  # share of the memory that the engine takes
+    max_sequences: Number = 256.0  # at once, in the whole replica
+    chunk_tokens: Number = 8192.0  # budget of a step
+    mixed: Number = 1.0  # 1: prompts share a step with decodes; 0: they stop them
+    reserve: Number = 0.5  # share of the output that a sequence holds memory for, on average
+    draft_tokens: Number = 0.0  # proposed a step
+    acceptance: Number = 0.0  # probability that a proposed token is accepted
 
     @property
     def accelerators(self) -> Array:
@@ -86,6 +86,15 @@ class Deployment:
 
 def mean_context(values: ArrayLike, window: ArrayLike) -> tuple[Array, Array]:
     """Tokens that a decoding sequence looks at: all of them, and in layers with a window.
+
+    Parameters
+    ----------
+    values : tokens of a sequence, on average.
+    window : tokens that layers with a window look back.
+
+    Returns
+    -------
+    Tokens.
 
     >>> [float(tokens) for tokens in mean_context(5000.0, 1024.0)]
     [5000.0, 1024.0]
@@ -159,6 +168,17 @@ class ServingStep:
 
 def touched_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, popularity: ArrayLike) -> Array:
     """Equation (2): the share of a layer's experts that a batch of tokens reads.
+
+    Parameters
+    ----------
+    tokens : n, in the batch.
+    experts : E, of a layer.
+    top_k : k, that a token takes.
+    popularity : v, variance over squared mean of how often experts are chosen.
+
+    Returns
+    -------
+    A share, 0 to 1.
 
     >>> touched_experts(np.array([1.0, 64.0]), 256.0, 8.0, 0.5).round(3).tolist()
     [0.031, 0.75]
@@ -312,7 +332,22 @@ def _line(
 
 
 def weight_bytes_per_rank(shape: ServingShape, at: Deployment) -> Array:
-    """Bytes of weights that an accelerator holds."""
+    """Bytes of weights that an accelerator holds.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    at : layout and number formats.
+
+    Returns
+    -------
+    Bytes.
+
+    >>> from perfmodel.physics.examples import decoder
+    >>> whole, cut = (float(weight_bytes_per_rank(decoder(), Deployment(tensor=t))) for t in (1.0, 8.0))
+    >>> round(whole / 1e9, 2), round(whole / cut, 2)    # 8.03 billion parameters of two bytes
+    (16.06, 8.0)
+    """
     t, pp = np.asarray(at.tensor, float), np.asarray(at.pipeline, float)
     inside = shape.dense_params + shape.whole_params + shape.expert_params + shape.logit_params
     embedding = np.maximum(shape.params - inside, 0.0)
@@ -335,6 +370,18 @@ def cache_sequences(
 
     with f the share of the memory M that the engine takes, W the weights, rho what of the rest holds keys and values, phi
     the share of the output that a sequence holds on average, s the ranks that cut the cache, p stages and d groups.
+
+    Parameters
+    ----------
+    shape : the model (`serving_shape`).
+    machine : the accelerators (`physics.machine`).
+    at : layout, number formats, and the share of the memory that the engine takes.
+    input_tokens, output_tokens : I and O, of a request.
+    c : coefficients (`serving_coefficients`).
+
+    Returns
+    -------
+    Sequences of one replica.
 
     >>> from perfmodel.physics.examples import decoder, node
     >>> from perfmodel.physics.serving_coefficients import textbook

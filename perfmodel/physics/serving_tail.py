@@ -8,10 +8,10 @@ which a benchmark starts waits for the prompts of the burst, in the order of the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.machine import Machine
 from perfmodel.physics.queueing import Latency, Traffic, latency
@@ -45,11 +45,27 @@ def replica_queue(
     load: Load,
     rate_per_s: Array,
     c: ServingCoefficients,
-    slots: Any = None,
+    slots: ArrayLike | None = None,
 ) -> Latency:
     """The queue of one lane of a replica at `rate_per_s` [1/s] of the replica; times of its steps are not yet per token.
 
     `slots` are those of the replica; what fits the memory and the engine's limit when not given.
+
+    Parameters
+    ----------
+    shape, machine, at, load, c : as of `serving.serving_answer`.
+    rate_per_s : requests of the replica [1/s].
+    slots : sequences at once in the replica; what fits when not given.
+
+    Returns
+    -------
+    Latency in seconds, tokens counted by steps.
+
+    >>> from perfmodel.physics.examples import decoder, node
+    >>> from perfmodel.physics.serving_coefficients import textbook
+    >>> found = replica_queue(decoder(), node(), Deployment(), Load(), np.array([0.1, 1.0]), textbook())
+    >>> bool(found.stable.all() and (np.diff(found.ttft_mean_s) > 0).all())
+    True
     """
     step = replica_step(shape, machine, at, load, c)
     lanes = np.asarray(at.pipeline, float)

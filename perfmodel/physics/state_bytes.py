@@ -34,6 +34,20 @@ def state_bytes(
     gradient is as wide as its weight, or as `gradient_bytes` where that is wider. Weights that are not trained may be
     stored in `frozen_bytes`.
 
+    Parameters
+    ----------
+    params : parameters held by the device before sharding.
+    trainable_fraction : share of them that is trained.
+    weight_bytes : of a weight in the type of the training [B].
+    weight_shards, gradient_shards, optimizer_shards : devices over which each is cut.
+    gradient_bytes : of a gradient, where wider than a weight [B].
+    optimizer_bytes : of the states of a parameter [B]; below 0: those of Adam.
+    frozen_bytes : of a weight that is not trained [B]; 0: as any other.
+
+    Returns
+    -------
+    Bytes of a device.
+
     >>> w, g, o = state_bytes(1e9, trainable_fraction=1, weight_bytes=2, weight_shards=1, gradient_shards=1,
     ...                       optimizer_shards=8)
     >>> float(w / 1e9), float(g / 1e9), float(o / 1e9)
@@ -67,6 +81,19 @@ def transformer_activation_bytes(
 
     With sequence parallelism the terms in n_h and n_b are divided by t as well. Fused attention keeps no score matrix.
 
+    Parameters
+    ----------
+    hidden, inner : n_h and n_i, elements of the widths of norms and of products.
+    boundary : n_b, elements of the inputs of layers.
+    tp : t, tensor ranks.
+    sequence_parallel : above 0 where norms are cut too.
+    recompute : share of the forward pass that is repeated, 0 to 1.
+    element_bytes : w, of an element [B].
+
+    Returns
+    -------
+    Bytes of a device.
+
     >>> float(transformer_activation_bytes(5.0, 12.0, 1.0, tp=1, sequence_parallel=1, recompute=0.0))
     34.0
     """
@@ -84,7 +111,18 @@ def chunks_alive(pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike, *, las
     """Micro-batches, as parts of a stage's layers, whose activations the first or the last stage holds under 1F1B.
 
     The first stage keeps min(p, m) micro-batches and the last one; interleaving adds (p - 1)/(p v) of it to the first and
-    keeps p (v - 1)/v more on the last. Where nobody said how many virtual stages there are (NaN) there is one.
+    keeps p (v - 1)/v more on the last, but never more than there are. Where nobody said how many virtual stages there are (NaN) there is one.
+
+    Parameters
+    ----------
+    pp : p, stages.
+    vpp : v, virtual stages; NaN: one.
+    micro_batches : m, of a step.
+    last : whether of the last stage.
+
+    Returns
+    -------
+    Micro-batches, in units of a stage's layers.
 
     >>> float(chunks_alive(4, 1, 16)), float(chunks_alive(4, 1, 16, last=True)), float(chunks_alive(1, 1, 16))
     (4.0, 1.0, 1.0)
@@ -94,4 +132,4 @@ def chunks_alive(pp: ArrayLike, vpp: ArrayLike, micro_batches: ArrayLike, *, las
     if last:
         return np.asarray(np.minimum(m, ((v - 1.0) * p + 1.0) / v))
     interleaving = np.where(v > 1.0, 1.0 + (p - 1.0) / (p * v), 1.0)
-    return np.asarray(np.minimum(p, m) * interleaving)
+    return np.asarray(np.minimum(np.minimum(p, m) * interleaving, m))

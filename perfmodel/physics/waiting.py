@@ -19,6 +19,16 @@ Array = NDArray[np.float64]
 def crossing(excess: Callable[[Array], Array], low: Array, high: Array, halvings: int, secants: int) -> Array:
     """Where a rising function of the bracket passes zero: halvings first, then false position (Illinois).
 
+    Parameters
+    ----------
+    excess : the function, of arrays of the shape of the bracket.
+    low, high : ends of the bracket.
+    halvings, secants : how many steps of either kind.
+
+    Returns
+    -------
+    Where it passes zero, to the last bracket.
+
     >>> crossing(lambda x: x**3 - 2.0, np.zeros(1), np.full(1, 64.0), 6, 8).round(5).tolist()
     [1.25992]
     """
@@ -82,7 +92,20 @@ class Mixture:
 
 
 def gamma_of(mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Shape and scale of the gamma distribution with these moments; bounded so that a constant stays finite."""
+    """Shape and scale of the gamma distribution with these moments; bounded so that a constant stays finite.
+
+    Parameters
+    ----------
+    mean : of the distribution, in any unit.
+    variance : in its square.
+
+    Returns
+    -------
+    Shape (a plain number) and scale (in the unit of the mean).
+
+    >>> [float(x) for x in gamma_of(np.array(2.0), np.array(1.0))]
+    [4.0, 0.5]
+    """
     mean = np.maximum(mean, 1e-15)
     shape = np.clip(mean**2 / np.maximum(variance, 1e-30), 1e-3, 1e6)
     return np.asarray(shape), np.asarray(mean / shape)
@@ -93,7 +116,20 @@ LENGTH_SHARES: Final = np.diff(_EDGES)
 
 
 def length_nodes(cv: Array) -> Array:
-    """Gamma-distributed lengths of mean 1 in the classes of `LENGTH_SHARES`, on a new last axis."""
+    """Gamma-distributed lengths of mean 1 in the classes of `LENGTH_SHARES`, on a new last axis.
+
+    Parameters
+    ----------
+    cv : standard deviation over mean.
+
+    Returns
+    -------
+    Plain numbers, whose mean by `LENGTH_SHARES` is 1.
+
+    >>> nodes = length_nodes(np.array([0.0, 1.0]))
+    >>> (nodes @ LENGTH_SHARES).round(9).tolist(), (nodes.max(axis=-1) > 5.0).tolist()
+    ([1.0, 1.0], [False, True])
+    """
     from scipy.special import gammaincinv
 
     shape = 1.0 / np.maximum(cv, 1e-3)[..., None] ** 2
@@ -105,6 +141,15 @@ def erlang_c(servers: ArrayLike, offered: ArrayLike) -> Array:
     """Probability that a request finds all `servers` busy, for an `offered` load in servers; 1 when overloaded.
 
     ``B = pdf / cdf`` of a Poisson number of mean a at c, ``C = B / (1 - rho (1 - B))``; c need not be whole.
+
+    Parameters
+    ----------
+    servers : c.
+    offered : a, arrivals in the time of one service.
+
+    Returns
+    -------
+    A probability.
 
     >>> erlang_c([1, 2, 10], [0.5, 1.0, 8.0]).round(4).tolist()
     [0.5, 0.3333, 0.4092]
@@ -132,6 +177,17 @@ def wait_mean_s(
 
     ``W = (ca^2 + cs^2)/2 C(c, a) s / (c (1 - rho))`` (Allen-Cunneen); exact for M/M/c and M/G/1.
 
+    Parameters
+    ----------
+    rate_per_s : arrivals [1/s].
+    service_s : s, mean time of a service [s].
+    service_cv, arrival_cv : cs and ca, standard deviation over mean of services and of the times between arrivals.
+    servers : c.
+
+    Returns
+    -------
+    Seconds.
+
     >>> round(float(wait_mean_s(0.5, 1.0)), 9), round(float(wait_mean_s(0.5, 1.0, service_cv=0.0)), 9)
     (1.0, 0.5)
     >>> float(wait_mean_s(2.0, 1.0))
@@ -156,6 +212,18 @@ def wait_quantile_s(
 ) -> Array:
     """Quantile of that wait [s]: 0 for those who do not wait, exponential for the others; exact for M/M/c.
 
+    Parameters
+    ----------
+    q : which quantile, 0 to 1.
+    rate_per_s : arrivals [1/s].
+    service_s : mean time of a service [s].
+    service_cv, arrival_cv : standard deviation over mean of services and of the times between arrivals.
+    servers : how many.
+
+    Returns
+    -------
+    Seconds.
+
     >>> float(wait_quantile_s(0.4, 0.5, 1.0)), round(float(wait_quantile_s(0.99, 0.5, 1.0)), 3)    # 2 ln 50
     (0.0, 7.824)
     """
@@ -173,6 +241,15 @@ def busy_share(arrivals: ArrayLike, arrival_cv: ArrayLike) -> Array:
     ``1 - exp(-a)`` for cv 1; of a stationary renewal process in general:
     ``1 - Q(k + 1, k a) + a Q(k, k a)`` with ``k = 1/cv^2`` and Q the regularised upper incomplete gamma function.
 
+    Parameters
+    ----------
+    arrivals : a, expected in the interval.
+    arrival_cv : standard deviation over mean of the times between arrivals; below 0.1 as 0.1.
+
+    Returns
+    -------
+    A probability.
+
     >>> busy_share([0.1, 1.0], 1.0).round(4).tolist(), busy_share([0.1, 1.0], 2.0).round(4).tolist()
     ([0.0952, 0.6321], [0.065, 0.3924])
     """
@@ -186,7 +263,22 @@ def busy_share(arrivals: ArrayLike, arrival_cv: ArrayLike) -> Array:
 
 
 def met_share(load: Array, arrival_cv: Array) -> Array:
-    """Share of the arrivals that meet a busy GI/M/1 server: ``x = (1 + (1 - x) / (k rho))^-k``, gamma intervals."""
+    """Share of the arrivals that meet a busy GI/M/1 server: ``x = (1 + (1 - x) / (k rho))^-k``, gamma intervals.
+
+    Parameters
+    ----------
+    load : rho, share of the time in which the server is busy.
+    arrival_cv : standard deviation over mean of the times between arrivals; below 0.1 as 0.1.
+
+    Returns
+    -------
+    A share of the arrivals.
+
+    >>> met_share(np.array([0.5]), np.array([1.0])).tolist()    # random arrivals see the mean
+    [0.5]
+    >>> [float(met_share(np.array(0.5), np.array(cv)).round(3)) for cv in (0.5, 2.0)]    # regular ones less, bursts more
+    [0.302, 0.771]
+    """
     if (arrival_cv == 1.0).all():
         return load
     k = 1.0 / np.maximum(arrival_cv, 0.1) ** 2

@@ -17,13 +17,14 @@ References: Li et al., IEEE TPDS 31 (2020) 94 (cube mesh measured); Jouppi et al
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.physics.constants import DEFAULT_AXES, DEFAULT_PCIE
 from perfmodel.physics.topology import (
+    Graph,
     Vertex,
     accelerators,
     bottleneck_bandwidth,
@@ -149,7 +150,7 @@ def graph_shares(kind: str, count: int, bandwidth: float, ports: int | None, pci
     ]
 
 
-def _least(graph: Any, ranks: list[Vertex], size: int, stride: int) -> float:
+def _least(graph: Graph, ranks: list[Vertex], size: int, stride: int) -> float:
     """Rate of the slowest of the groups into which the node is dealt; of the first alone where they do not fill it.
 
     Members that have no link with each other go through the others, and the groups at work share those ways.

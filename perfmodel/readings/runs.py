@@ -56,15 +56,18 @@ def timings(
     preset: str | None = None,
     *,
     pattern: str | None = None,
+    job_name: str | None = None,
     readings: list[Reading] | None = None,
 ) -> bytes:
     """A timings table in the study's CSV form. `readings` collects what became of each file's lines.
+
+    `job_name` takes the jobs of that name from accounting output, `*` for any text in it.
 
     A table comes back as it is: the study's parser then names its mistakes by their own line.
     """
     where, kept = Path(path), [] if readings is None else readings
     if where.is_dir() and not is_run(where):
-        rows = _folder(where, preset, pattern, kept, set())
+        rows = _folder(where, preset, pattern, job_name, kept, set())
         if not rows:
             raise SpecError(Problem(str(where), code="R002", message="no logs in this folder"))
         return table_text(rows)
@@ -74,7 +77,7 @@ def timings(
                 return raw.read()
             except DAMAGED:
                 raise damaged(where) from None
-    return table_text(_rows([where], preset, pattern, kept))
+    return table_text(_rows([where], preset, pattern, job_name, kept))
 
 
 def is_table(path: Path, preset: str | None, pattern: str | None) -> bool:
@@ -94,7 +97,12 @@ def is_log(path: Path) -> bool:
 
 
 def _folder(
-    folder: Path, preset: str | None, pattern: str | None, readings: list[Reading], seen: set[Path]
+    folder: Path,
+    preset: str | None,
+    pattern: str | None,
+    job_name: str | None,
+    readings: list[Reading],
+    seen: set[Path],
 ) -> list[Row]:
     """Rows of a folder and those below it. A link to a folder that was read already gives no rows again."""
     if folder.resolve() in seen:
@@ -103,16 +111,18 @@ def _folder(
     entries = sorted(item for item in folder.iterdir() if not item.name.startswith("."))
     if not entries:
         raise SpecError(Problem(str(folder), code="R002", message="no logs in this folder"))
-    rows = _rows([item for item in entries if item.is_file()], preset, pattern, readings)
+    rows = _rows([item for item in entries if item.is_file()], preset, pattern, job_name, readings)
     for item in entries:
         if is_run(item):
-            rows += _rows([item], preset, pattern, readings)
+            rows += _rows([item], preset, pattern, job_name, readings)
         elif item.is_dir():
-            rows += _folder(item, preset, pattern, readings, seen)
+            rows += _folder(item, preset, pattern, job_name, readings, seen)
     return rows
 
 
-def _rows(files: list[Path], preset: str | None, pattern: str | None, readings: list[Reading]) -> list[Row]:
+def _rows(
+    files: list[Path], preset: str | None, pattern: str | None, job_name: str | None, readings: list[Reading]
+) -> list[Row]:
     """Rows of the logs in their order, then those of the traces, run by run."""
     rows: list[Row] = []
     traces: dict[int | None, list[TraceSummary]] = {}
@@ -129,7 +139,7 @@ def _rows(files: list[Path], preset: str | None, pattern: str | None, readings: 
             readings.append(trace)
             traces.setdefault(_named_k(file) or trace.world, []).append(trace)
         elif kind == "sacct":
-            table = read_sacct(file)
+            table = read_sacct(file, name=job_name)
             readings.append(table)
             rows += sacct_rows(table)
         elif kind == "rank-times":

@@ -7,7 +7,9 @@ number of GPUs in AllocTRES (or ReqTRES), else NTasks, else NNodes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,7 @@ class SacctTable(Reading):
 
 
 def read_sacct(path: Path | str, *, name: str | None = None) -> SacctTable:
-    """Read accounting output; `name` keeps only jobs of that name."""
+    """Read accounting output; `name` keeps only jobs of that name, `*` standing for any text in it."""
     where = Path(path)
     tally = Tally(where)
     columns: dict[str, int] | None = None
@@ -70,6 +72,15 @@ def read_sacct(path: Path | str, *, name: str | None = None) -> SacctTable:
     )
 
 
+def families(names: Sequence[str]) -> dict[str, str]:
+    """Each name with its family: what is left when the numbers in it, mostly of workers or nodes, are any.
+
+    >>> families(["train-8", "train-16", "eval"])
+    {'train-8': 'train-*', 'train-16': 'train-*', 'eval': 'eval'}
+    """
+    return {name: re.sub(r"\d+", "*", name) for name in names}
+
+
 def _take(
     cells: list[str], columns: dict[str, int], name: str | None, rows: list[tuple[int, float, float, str]]
 ) -> str | None:
@@ -88,7 +99,7 @@ def _take(
     if _SUBSTEP.search(cell("jobid", "jobidraw")):
         return ""
     job = cell("jobname")
-    if name is not None and job != name:
+    if name is not None and not fnmatchcase(job, name):
         return ""
     state = cell("state")
     if state and state.split()[0].rstrip("+") not in _GOOD:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.readings.rank_times import RankTimes
-from perfmodel.readings.sacct import SacctTable
+from perfmodel.readings.sacct import SacctTable, families
 from perfmodel.readings.source import Reading
 from perfmodel.readings.steps import TraceSummary
 from perfmodel.readings.train_log import BATCHES, TrainLog
@@ -92,9 +92,24 @@ def train_log_rows(log: TrainLog) -> list[Row]:
 
 
 def sacct_rows(table: SacctTable) -> list[Row]:
-    """One row per completed job."""
+    """One row per completed job. Jobs of different names, but for numbers in them, are no one curve."""
     if table.k.size == 0:
         raise SpecError(nothing_found(table, "no completed jobs"))
+    of = families(table.name)
+    found = {family: sorted({int(k) for k, name in zip(table.k, table.name, strict=True) if of[name] == family})
+             for family in dict.fromkeys(of.values())}  # fmt: skip
+    if len(found) > 1:
+        listed = "; ".join(f"{family} at K = {', '.join(map(str, ks))}" for family, ks in found.items())
+        # The name with most K is most likely the one that was meant.
+        likely = max(found, key=lambda family: len(found[family]))
+        raise SpecError(
+            Problem(
+                table.path,
+                code="R009",
+                message=f"jobs of different names are not one curve: {listed}",
+                help=f'--job-name "{likely}" takes those of one name',
+            )
+        )
     return [
         {"k": float(k), "time_s": float(time), "energy_j": None if np.isnan(joules) else float(joules)}
         for k, time, joules in zip(table.k, table.time_s, table.energy_j, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import io
 import json
 import re
 import zlib
@@ -12,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.report import svg, text, timeline, workers
-from perfmodel.report.kinds import charts_of, module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.model import Chart, Envelope, Role, Table, inputs_of, kind_of, mappings, result_of
 from perfmodel.report.stamp import Stamp, stamp
 from perfmodel.report.tables import tables
@@ -43,11 +43,11 @@ _ISLAND = re.compile(
 
 def render(envelope: Envelope, command: str = "") -> str:
     """The whole page as text. Everything that a user wrote is escaped; the page loads nothing."""
-    kind = module_of(envelope)
+    kind = rendering_of(envelope)
     mark = stamp(envelope, command)
     title = kind.title(envelope)
     found = tables(envelope)
-    charts = charts_of(envelope)
+    charts = rendering_of(envelope).charts(envelope)
     body = [
         f"<header><h1>{escape(title)}</h1>{_answer(envelope, kind.answer(envelope))}{_facts(envelope)}</header><main>",
         _figure(charts[0], "chart-0") if charts else "",
@@ -84,7 +84,7 @@ def render(envelope: Envelope, command: str = "") -> str:
     )
 
 
-def read(page: str) -> dict[str, Any]:
+def read(page: str) -> dict[str, object]:
     """The envelope inside a report; a `SpecError` when there is none."""
     match = _ISLAND.search(page)
     if match is None:
@@ -109,9 +109,9 @@ def read(page: str) -> dict[str, Any]:
 
 def fragment(envelope: Envelope) -> str:
     """Answer, main chart and main tables without page furniture, for notebooks."""
-    kind = module_of(envelope)
+    kind = rendering_of(envelope)
     parts = [f"<p><strong>{escape(kind.title(envelope))}</strong><br>{escape(kind.answer(envelope))}</p>"]
-    charts = charts_of(envelope)
+    charts = rendering_of(envelope).charts(envelope)
     if charts:
         parts.append(
             svg.legend(charts[0]).replace("<button type=", "<span data-type=").replace("</button>", "</span>")
@@ -137,8 +137,7 @@ def _answer(envelope: Envelope, answer: str) -> str:
 
 
 def _facts(envelope: Envelope) -> str:
-    reader = getattr(module_of(envelope), "facts", None)
-    facts: Sequence[tuple[str, str, str]] = reader(envelope) if reader is not None else ()
+    facts = rendering_of(envelope).facts(envelope)
     cells = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
         for label, value, more in facts
@@ -239,9 +238,7 @@ def _island(envelope: Envelope) -> str:
     return f'<script type="application/json" id="perfmodel-result">{raw}</script>'
 
 
-def _bytes(encoded: str) -> Any:
-    import io
-
+def _bytes(encoded: str) -> io.BytesIO:
     return io.BytesIO(base64.b64decode(encoded, validate=True))
 
 

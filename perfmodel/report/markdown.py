@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.report import spark, text
-from perfmodel.report.kinds import charts_of, module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.model import Envelope, Table
 from perfmodel.report.stamp import stamp
 from perfmodel.report.tables import tables
@@ -11,7 +11,7 @@ from perfmodel.report.tables import tables
 
 def render(envelope: Envelope) -> str:
     """GitHub-flavoured Markdown; details are folded."""
-    kind = module_of(envelope)
+    kind = rendering_of(envelope)
     lines = [f"## {escape(kind.title(envelope))}", ""]
     answer = kind.answer(envelope)
     if answer:
@@ -38,7 +38,7 @@ def render(envelope: Envelope) -> str:
 
 def _spark(envelope: Envelope) -> list[str]:
     """The speedup as one line of characters, where there is one."""
-    for chart in charts_of(envelope):
+    for chart in rendering_of(envelope).charts(envelope):
         if chart.y_title == "speedup" and chart.series and len(chart.series[0].x) > 1:
             main = chart.series[0]
             drawn = spark.sparkline(main.y)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from perfmodel.errors import UsageError
 from perfmodel.report import html as page
@@ -16,7 +15,7 @@ def html(envelope: Envelope) -> str:
     return f'<div class="perfmodel-result"><style>{_scoped_style()}</style>{page.fragment(envelope)}</div>'
 
 
-def frame(envelope: Envelope) -> Any:
+def frame(envelope: Envelope) -> object:
     """A pandas DataFrame of the main table: a row per K, base units, NaN where there is no value."""
     try:
         import pandas

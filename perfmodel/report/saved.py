@@ -13,7 +13,7 @@ from perfmodel.report.model import kind_of
 _MOST_BYTES = 500_000_000
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> dict[str, object]:
     """The envelope in `path`; HTML and JSON differ in their first character."""
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -26,7 +26,7 @@ def load(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise SpecError(Problem(str(path), code="R003", message="not a text file")) from None
     try:
-        envelope: dict[str, Any] = plain(parse(text))
+        envelope: dict[str, object] = plain(parse(text))
         return envelope
     except SpecError as error:
         raise SpecError(
@@ -34,7 +34,7 @@ def load(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, object]:
     """An envelope from the text of a JSON file or an HTML report."""
     if text.lstrip()[:1] == "<":
         return check(html.read(text))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import cast
 
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.model import ROLES, Cell, Column, Envelope, Table
 
 _UNIT_NAMES = {
@@ -23,14 +22,14 @@ _UNIT_NAMES |= {"USD": "usd", "USD/h": "usd_per_h", "g": "g"}
 
 def tables(envelope: Envelope) -> list[Table]:
     """All tables of an envelope in reading order: decision, curve, breakdown, then what they rest on."""
-    return sorted(module_of(envelope).tables(envelope), key=lambda table: ROLES.index(table.role))
+    return sorted(rendering_of(envelope).tables(envelope), key=lambda table: ROLES.index(table.role))
 
 
 def main_table(envelope: Envelope) -> Table | None:
     """The table that CSV holds: what the kind calls its data, else the curve (a row per K), else the first."""
-    own = getattr(module_of(envelope), "data", None)
-    if own is not None and (table := own(envelope)) is not None:
-        return cast(Table, table)
+    own = rendering_of(envelope).data(envelope)
+    if own is not None:
+        return own
     found = tables(envelope)
     return next((table for table in found if table.role == "curve"), found[0] if found else None)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perfmodel.report import spark, text
-from perfmodel.report.kinds import charts_of, common, module_of
+from perfmodel.report.kinds import common, rendering_of
 from perfmodel.report.model import Column, Envelope, Table
 from perfmodel.report.screen import Part, first_screen, printed
 from perfmodel.report.stamp import stamp
@@ -32,7 +32,7 @@ def render(envelope: Envelope, console: Console | None = None, *, full: bool = T
 
     console = console or Console(highlight=False)
     console.width = max(console.width, NARROWEST)  # COLUMNS may say anything
-    first = getattr(module_of(envelope), "FIRST_SCREEN", None)
+    first = rendering_of(envelope).FIRST_SCREEN
     if first is not None and not full:
         for part in _first_screen(envelope, console, *first):
             console.file.write(part.printed)
@@ -41,7 +41,7 @@ def render(envelope: Envelope, console: Console | None = None, *, full: bool = T
     main = main_table(envelope)
     for table in _shown(envelope):
         _table(table, console, main)
-    notes = module_of(envelope).notes(envelope)
+    notes = rendering_of(envelope).notes(envelope)
     if notes:
         console.print()
     for note in notes:
@@ -62,7 +62,7 @@ def _first_screen(envelope: Envelope, console: Console, budget: int, titles: Seq
             for table in named
         ],
         others,
-        [printed(console, partial(_note, note, console)) for note in module_of(envelope).notes(envelope)],
+        [printed(console, partial(_note, note, console)) for note in rendering_of(envelope).notes(envelope)],
         printed(console, lambda: _foot(envelope, console)),
         lambda words: printed(console, lambda: _dim(words, console)),
     )
@@ -77,7 +77,7 @@ def _head(envelope: Envelope, console: Console) -> None:
     """Title, answer and curve."""
     from rich.markup import escape
 
-    kind = module_of(envelope)
+    kind = rendering_of(envelope)
     console.print(escape(prose(kind.title(envelope), console)), highlight=False, style="bold")
     answer = kind.answer(envelope)
     if answer:
@@ -117,7 +117,7 @@ def _dim(words: str, console: Console) -> None:
 
 def curve_lines(envelope: Envelope, width: int = WIDTH, *, ascii_only: bool = False) -> list[str]:
     """The main chart as characters: the speedup, or of weak scaling T(K0)/T(K) against a flat 1."""
-    for chart in charts_of(envelope):
+    for chart in rendering_of(envelope).charts(envelope):
         is_flat = chart.title == common.WEAK_SCALING
         if not chart.series or not (is_flat or chart.y_title == "speedup"):
             continue

@@ -23,7 +23,6 @@ _PREFIXED = ("B", "B/s", "FLOP", "FLOP/s", "W", "J", "g")
 
 
 USUAL_DIGITS = 3
-MOST_DIGITS = 15  # of a double
 _DIGITS: ContextVar[int | None] = ContextVar("digits", default=None)
 
 

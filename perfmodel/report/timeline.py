@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from perfmodel.physics import parts
 from perfmodel.report import text
+from perfmodel.report.model import amount, listed, mappings
 from perfmodel.report.svg import nice_ticks
 
 
@@ -34,15 +34,14 @@ _LABEL = 118.0
 MOST_GROUPS = 8
 
 
-def draw(timeline: Mapping[str, Any], width: int = 960, identity: str = "timeline") -> str:
+def draw(timeline: Mapping[str, object], width: int = 960, identity: str = "timeline") -> str:
     """The picture as one `<svg>` element; nothing where there are no spans."""
-    lanes, spans = timeline["lanes"], timeline["spans"]
-    if not spans or not timeline["time_s"]:
+    lanes, spans, total = mappings(timeline["lanes"]), listed(timeline["spans"]), amount(timeline, "time_s")
+    if not spans or not total:
         return ""
     used = {span[0] for span in spans}
     rows, groups = _rows(lanes, used)
     left, right, top = _LABEL, width - 10.0, 8.0
-    total = float(timeline["time_s"])
     scale = (right - left) / total
     out: list[str] = []
     y = top
@@ -93,19 +92,19 @@ def draw(timeline: Mapping[str, Any], width: int = 960, identity: str = "timelin
     )
 
 
-def figure(timeline: Mapping[str, Any]) -> str:
+def figure(timeline: Mapping[str, object]) -> str:
     """The picture with its title and legend, for a page."""
     picture = draw(timeline)
     if not picture:
         return ""
-    spans = timeline["spans"]
+    spans = listed(timeline["spans"])
     seen = {_colour(part, direction) for _, _, _, part, direction, _, _ in spans}
     keys = "".join(
         f'<span class="key"><span class="swatch s{index} block"></span>{escape(name)}</span>'
         for index, name in enumerate(CLASSES)
         if index in seen
     )
-    notes = "; ".join(timeline.get("notes") or ())
+    notes = "; ".join(listed(timeline.get("notes")))
     note = f" <small>{escape(notes)}</small>" if notes else ""
     return (
         f'<figure><figcaption>One step, stage by stage{note}</figcaption><div class="legend">{keys}</div>'
@@ -113,9 +112,9 @@ def figure(timeline: Mapping[str, Any]) -> str:
     )
 
 
-def _rows(lanes: Sequence[Mapping[str, Any]], used: set[int]) -> tuple[list[int], list[str]]:
+def _rows(lanes: Sequence[Mapping[str, object]], used: set[int]) -> tuple[list[int], list[str]]:
     """The lanes that are drawn: of many stages the first and the last ones."""
-    groups = list(dict.fromkeys(lane["group"] for lane in lanes))
+    groups = list(dict.fromkeys(str(lane["group"]) for lane in lanes))
     stages = [group for group in groups if group != "workers"]
     if len(stages) > MOST_GROUPS:
         half = MOST_GROUPS // 2
@@ -129,9 +128,9 @@ def _colour(part: str, direction: str | None) -> int:
     return next((at for at, (_, words) in enumerate(CLASSES.items()) if word in words), 6)
 
 
-def _words(timeline: Mapping[str, Any]) -> str:
+def _words(timeline: Mapping[str, object]) -> str:
     stages, count = timeline["stages"], timeline["micro_batches"]
     return (
-        f"One step of {text.quantity(timeline['time_s'], 's')}: {count} micro-batches through {stages} "
+        f"One step of {text.quantity(amount(timeline, 'time_s'), 's')}: {count} micro-batches through {stages} "
         f"pipeline {'stage' if stages == 1 else 'stages'}, with what each stage and worker waits"
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+
+from perfmodel.report.model import listed, mappings
 
 MICROSECONDS = 1e6
 _MEASURED = 1000  # number of the first process of a measured step
 
 
 def document(
-    timeline: Mapping[str, Any], about: Mapping[str, str], measured: Sequence[Mapping[str, Any]] = ()
+    timeline: Mapping[str, object], about: Mapping[str, str], measured: Sequence[Mapping[str, object]] = ()
 ) -> str:
     """The trace as JSON text.
 
@@ -31,8 +32,8 @@ def document(
     return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def _predicted(timeline: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    lanes = timeline["lanes"]
+def _predicted(timeline: Mapping[str, object]) -> Iterable[dict[str, object]]:
+    lanes = mappings(timeline["lanes"])
     groups = list(dict.fromkeys(lane["group"] for lane in lanes))
     place = {}
     for index, lane in enumerate(lanes):
@@ -43,7 +44,7 @@ def _predicted(timeline: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for index, group in enumerate(groups):
         yield _meta("process_name", 1 + index, 0, {"name": f"predicted: {group}"})
         yield _meta("process_sort_index", 1 + index, 0, {"sort_index": index})
-    for lane_index, start, seconds, part, direction, micro_batch, chunk in timeline["spans"]:
+    for lane_index, start, seconds, part, direction, micro_batch, chunk in listed(timeline["spans"]):
         pid, tid = place[lane_index]
         words = part.replace("_", " ")
         told = {"pass": direction, "micro_batch": micro_batch, "chunk": chunk}
@@ -60,11 +61,11 @@ def _predicted(timeline: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _beside(step: Mapping[str, Any], first: int) -> Iterable[dict[str, Any]]:
+def _beside(step: Mapping[str, object], first: int) -> Iterable[dict[str, object]]:
     """A measured step under processes of its own."""
     rows: dict[tuple[str, str], tuple[int, int]] = {}
     devices: list[str] = []
-    for event in step["events"]:
+    for event in mappings(step["events"]):
         device, row = event["row"]
         if device not in devices:
             devices.append(device)
@@ -88,5 +89,5 @@ def _beside(step: Mapping[str, Any], first: int) -> Iterable[dict[str, Any]]:
         }
 
 
-def _meta(name: str, pid: int, tid: int, args: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(name: str, pid: int, tid: int, args: Mapping[str, object]) -> dict[str, object]:
     return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": dict(args)}

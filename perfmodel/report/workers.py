@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from perfmodel.report import text
+from perfmodel.report.model import amount, listed
 from perfmodel.report.svg import nice_ticks
 
 _ROW, _LEFT = 15.0, 76.0
 _WORK, _SLOWEST, _IDLE = "bar s0", "bar s5", "bar s7"
 
 
-def draw(row: Mapping[str, Any], width: int = 960, identity: str = "workers") -> str:
+def draw(row: Mapping[str, object], width: int = 960, identity: str = "workers") -> str:
     """One run; nothing where it has no steps."""
-    busy, idle = row.get("busy_s") or [], row.get("idle_s") or []
+    busy, idle, at = (listed(row.get(key)) for key in ("busy_s", "idle_s", "steps"))
     steps = len(busy[0]) if busy else 0
     if not steps:
         return ""
@@ -25,17 +25,13 @@ def draw(row: Mapping[str, Any], width: int = 960, identity: str = "workers") ->
     scale = (right - _LEFT) / total
     out: list[str] = []
     y = top
-    for rank, work, waits in zip(row["ranks"], busy, idle, strict=True):
+    for rank, work, waits in zip(listed(row["ranks"]), busy, idle, strict=True):
         out.append(f'<text x="4" y="{y + 10:.1f}" class="small">rank {rank}</text>')
         start = 0.0
         for i in range(steps):
             kind = _SLOWEST if rank == row.get("slowest_rank") else _WORK
-            out.append(_bar(start, work[i], y, scale, kind, f"rank {rank}, step {row['steps'][i]}: works"))
-            out.append(
-                _bar(
-                    start + work[i], waits[i], y, scale, _IDLE, f"rank {rank}, step {row['steps'][i]}: idles"
-                )
-            )
+            out.append(_bar(start, work[i], y, scale, kind, f"rank {rank}, step {at[i]}: works"))
+            out.append(_bar(start + work[i], waits[i], y, scale, _IDLE, f"rank {rank}, step {at[i]}: idles"))
             start += length[i]
         y += _ROW
     edge = 0.0
@@ -57,7 +53,7 @@ def draw(row: Mapping[str, Any], width: int = 960, identity: str = "workers") ->
     )
 
 
-def figures(rows: Sequence[Mapping[str, Any]]) -> str:
+def figures(rows: Sequence[Mapping[str, object]]) -> str:
     """A figure for each run, with its legend, for a page."""
     made = []
     for number, row in enumerate(rows):
@@ -84,11 +80,11 @@ def _bar(start: float, seconds: float, y: float, scale: float, kind: str, label:
     )
 
 
-def _words(row: Mapping[str, Any]) -> str:
-    steps = row.get("steps") or []
+def _words(row: Mapping[str, object]) -> str:
+    steps = listed(row.get("steps"))
     if row.get("same_times"):
         return f"{row.get('file')}: all ranks report the same times, waiting included, so that nobody is seen to idle"
     return (
-        f"{row.get('file')}, steps {steps[0]} to {steps[-1]}: {row.get('k')} workers idle {float(row.get('idle_share') or 0):.1%} "
-        f"of their time; rank {row.get('slowest_rank')} is the slowest in {float(row.get('slowest_share') or 0):.0%} of the steps"
+        f"{row.get('file')}, steps {steps[0]} to {steps[-1]}: {row.get('k')} workers idle {amount(row, 'idle_share') or 0.0:.1%} "
+        f"of their time; rank {row.get('slowest_rank')} is the slowest in {amount(row, 'slowest_share') or 0.0:.0%} of the steps"
     )

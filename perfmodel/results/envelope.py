@@ -89,7 +89,7 @@ class Result:
         }
 
     def __repr__(self) -> str:
-        about = importlib.import_module("perfmodel.report.kinds").module_of(shown := self.envelope())
+        about = importlib.import_module("perfmodel.report.kinds").rendering_of(shown := self.envelope())
         return "\n".join(filter(None, (f"<{self.kind}> {about.title(shown)}", about.answer(shown))))
 
     def __getitem__(self, key: str) -> Any:

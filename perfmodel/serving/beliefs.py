@@ -156,7 +156,7 @@ def textbook_beliefs() -> ServingBeliefs:
     )
 
 
-def to_mapping(beliefs: ServingBeliefs) -> dict[str, Any]:
+def to_mapping(beliefs: ServingBeliefs) -> dict[str, object]:
     """Plain data for the file, in the form of this module."""
     shifts: dict[str, dict[str, dict[str, list[float]]]] = {}
     for key, shift in beliefs.values.items():

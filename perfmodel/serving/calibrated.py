@@ -31,7 +31,7 @@ class CalibratedBeliefs(ServingBeliefs):
     median: Array = field(default_factory=lambda: np.zeros(0))
     root: Array = field(default_factory=lambda: np.zeros((0, 0)))
     on: Mapping[str, str] = field(default_factory=dict)  # features of the stack that was measured
-    about: Mapping[str, Any] = field(default_factory=dict)  # workload, cluster, loads
+    about: Mapping[str, object] = field(default_factory=dict)  # workload, cluster, loads
 
     def matches(self, features: Mapping[str, str]) -> bool:
         """Whether a deployment is of the stack that was measured."""
@@ -46,7 +46,7 @@ class CalibratedBeliefs(ServingBeliefs):
         return np.asarray(NINETY * np.sqrt(NEAR[quantity] ** 2 + spread**2))
 
 
-def to_mapping(found: CalibratedBeliefs) -> dict[str, Any]:
+def to_mapping(found: CalibratedBeliefs) -> dict[str, object]:
     """Plain data for a file."""
     return {
         "schema": SCHEMA,
@@ -73,7 +73,7 @@ def from_mapping(data: Mapping[str, Any], population: ServingBeliefs) -> Calibra
 
 
 def calibrated(
-    population: ServingBeliefs, median: Array, root: Array, on: Mapping[str, str], about: Mapping[str, Any]
+    population: ServingBeliefs, median: Array, root: Array, on: Mapping[str, str], about: Mapping[str, object]
 ) -> CalibratedBeliefs:
     """Population beliefs with a posterior beside them."""
     return CalibratedBeliefs(

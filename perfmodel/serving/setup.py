@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.serving import Load
 from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape, serving_shape
-from perfmodel.physics.serving_step import Deployment
+from perfmodel.physics.serving_step import Deployment, Number
 from perfmodel.serving.beliefs import ServingBelief, ServingBeliefs, serving_features
 from perfmodel.serving.calibrated import CalibratedBeliefs, population_of
 from perfmodel.serving.engine import Engine, chunk_on, engine, sequences_on
@@ -66,7 +65,7 @@ class Service:
         device = self.job.cluster.node.accelerator
         return chunk_on(self.engine, device.memory, device.generation)
 
-    def deployment(self, layouts: Sequence[ServedLayout], **changed: Any) -> Deployment:
+    def deployment(self, layouts: Sequence[ServedLayout], **changed: Number) -> Deployment:
         """The layouts as arrays with the job's limits; a single layout gives scalars. `changed` fields win."""
         said, found = self.job.serving, self.engine
         weight = FORMATS[self.precision].weight_bits / 8.0
@@ -76,7 +75,7 @@ class Service:
             degrees = degrees[:, 0]
         tensor, pipeline, groups, experts = degrees
         speculative = said.speculative
-        made: dict[str, Any] = {
+        made: dict[str, Number] = {
             "tensor": tensor,
             "pipeline": pipeline,
             "attention_replicas": groups,
@@ -95,7 +94,7 @@ class Service:
         }
         return Deployment(**(made | changed))
 
-    def load(self, kind: float, **given: Any) -> Load:
+    def load(self, kind: float, **given: Number) -> Load:
         """A load of one replica with the lengths of the job."""
         said = self.job.serving
         arrivals = said.load.arrivals if said.load is not None else None

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, gathered
 from perfmodel.specs.checking import Path as Loc
@@ -139,7 +139,7 @@ class Catalog:
         """A cluster by name; a node's id means as many of them as needed on their usual fabric."""
         return self.get("clusters", name)
 
-    def build(self, kind: str, tree: Tree) -> Any:
+    def build(self, kind: str, tree: Tree) -> Record:
         """A name, or an inline mapping, as a model of `kind`."""
         resolved = self.resolve(kind, tree)
         return build(MODELS[kind], resolved.tree, resolved.bad, resolved.problems)

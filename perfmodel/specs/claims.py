@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,7 @@ from perfmodel.specs.workload import Workload
 
 Positive = Annotated[float, Number(least=0, most=1e18, above=True)]
 Share = Annotated[float, Number(least=0, most=10)]
+C = TypeVar("C", bound="VendorClaim")
 
 
 class Point(SpecModel):
@@ -84,8 +85,8 @@ class Versus(SpecModel):
         return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
 
 
-class Claim(FileModel):
-    """A vendor's claim."""
+class VendorClaim(FileModel):
+    """Who claims something, where, and about what."""
 
     name: str | None = Field(None, description="What to call the claim.")
     vendor: str | None = Field(None, description="Who says it.")
@@ -97,6 +98,16 @@ class Claim(FileModel):
     accelerator: Accelerator | None = Field(
         None, description="Accelerator id, when that is all the slide says."
     )
+
+    @property
+    def device(self) -> Accelerator | None:
+        """The accelerator, whether named or part of the cluster."""
+        return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
+
+
+class Claim(VendorClaim):
+    """A vendor's claim."""
+
     precision: Precision | None = Field(None, description="Type of the matmuls.")
     regime: Regime | None = Field(None, description="strong or weak.")
     global_batch: Count | None = Field(None, description="Samples per step.")
@@ -138,26 +149,26 @@ class Claim(FileModel):
             raise problem("S010", "both global_batch and batch_per_accelerator", at="batch_per_accelerator")
         return self
 
-    @property
-    def device(self) -> Accelerator | None:
-        """The accelerator, whether named or part of the cluster."""
-        return self.accelerator or (self.cluster.accelerator if self.cluster is not None else None)
-
 
 def load_claim(source: str | Path | Mapping[str, object], *, catalog: Catalog | None = None) -> Claim:
     """Read a claim file, or take a mapping like one; names are looked up, nothing is assumed."""
+    return read_claim(Claim, source, catalog)
+
+
+def read_claim(model: type[C], source: str | Path | Mapping[str, object], catalog: Catalog | None) -> C:
+    """A claim of one kind, from its file or from a mapping like one."""
     catalog = catalog or Catalog.default()
     if isinstance(source, Mapping):
-        return claim_from_tree(graft(dict(source), Mark(Source("claim"))), Path(), catalog)
+        return claim_from_tree(model, graft(dict(source), Mark(Source("claim"))), Path(), catalog)
     path = Path(source)
     tree = read_file(path)
     if not isinstance(tree.value, dict):
         raise SpecError(tree.mark.problem("S005", "a claim is a mapping of keys"))
-    return claim_from_tree(tree, path.parent, catalog)
+    return claim_from_tree(model, tree, path.parent, catalog)
 
 
-def claim_from_tree(tree: Tree, folder: Path, catalog: Catalog) -> Claim:
-    """The claim that a mapping describes."""
+def claim_from_tree(model: type[C], tree: Tree, folder: Path, catalog: Catalog) -> C:
+    """The claim of one kind that a mapping describes."""
     result = Resolution(tree)
     for key, kind in (("workload", "workloads"), ("cluster", "clusters"), ("accelerator", "accelerators")):
         locate(result, key, kind, folder, catalog)
@@ -169,6 +180,6 @@ def claim_from_tree(tree: Tree, folder: Path, catalog: Catalog) -> Claim:
         result.tree = result.tree.with_item("versus", inner.tree)
         result.problems.extend(inner.problems)
         result.bad.extend(("versus", *path) for path in inner.bad)
-    claim = build(Claim, result.tree, result.bad, result.problems)
+    claim = build(model, result.tree, result.bad, result.problems)
     claim._tree = result.tree
     return claim

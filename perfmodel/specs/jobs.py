@@ -51,7 +51,7 @@ _FLAGS = frozenset({"workload", "cluster", "k", "regime", "global_batch", "seq_l
 def load_job(
     source: str | Path | Mapping[str, object] | None,
     *,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     extra_dirs: Iterable[str | Path] = (),
     catalog: Catalog | None = None,
 ) -> Job:
@@ -62,7 +62,7 @@ def load_job(
 def load_any_job(
     source: str | Path | Mapping[str, object] | None,
     *,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     extra_dirs: Iterable[str | Path] = (),
     catalog: Catalog | None = None,
 ) -> Job | ServingJob:
@@ -90,7 +90,7 @@ def load_any_job(
     return job.model_copy(update={"notes": (*notes, *job.notes)}) if notes else job
 
 
-def _read(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, ...]]:
+def _read(path: Path, overrides: Mapping[str, object]) -> tuple[Tree, tuple[str, ...]]:
     """A job file as it is; a training framework's file as the job that it describes, with notes."""
     problem: SpecError | None = None
     tree = None
@@ -113,7 +113,11 @@ def _read(path: Path, overrides: Mapping[str, Any]) -> tuple[Tree, tuple[str, ..
 
 
 def job_from_tree(
-    tree: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any], default_name: str | None = None
+    tree: Tree,
+    folder: Path,
+    catalog: Catalog,
+    overrides: Mapping[str, object],
+    default_name: str | None = None,
 ) -> Job:
     """The training job of `any_job_from_tree`; one that serves is refused in words."""
     return _training(any_job_from_tree(tree, folder, catalog, overrides, default_name))
@@ -141,7 +145,11 @@ def _training(job: Job | ServingJob) -> Job:
 
 
 def any_job_from_tree(
-    tree: Tree, folder: Path, catalog: Catalog, overrides: Mapping[str, Any], default_name: str | None = None
+    tree: Tree,
+    folder: Path,
+    catalog: Catalog,
+    overrides: Mapping[str, object],
+    default_name: str | None = None,
 ) -> Job | ServingJob:
     """The job that a mapping describes; relative file names start at `folder`."""
     deep: list[tuple[list[str], Tree]] = []

@@ -13,7 +13,7 @@ from perfmodel.errors import Problem, SpecError, UsageError
 from perfmodel.specs.ages import STALE_DAYS, is_stale
 from perfmodel.specs.catalog import KINDS, MODELS, Catalog, expand_collection
 from perfmodel.specs.checking import build
-from perfmodel.specs.claims import claim_from_tree
+from perfmodel.specs.claims import Claim, claim_from_tree
 from perfmodel.specs.economy import Offer
 from perfmodel.specs.fields import Record
 from perfmodel.specs.folders import SUFFIXES, ZOO, spec_folders
@@ -159,7 +159,7 @@ def _load(kind: str, path: Path, tree: Tree, catalog: Catalog) -> None:
     if kind == "job":
         job_from_tree(tree, path.parent, catalog, {}, path.stem)
     elif kind == "claim":
-        claim_from_tree(tree, path.parent, catalog)
+        claim_from_tree(Claim, tree, path.parent, catalog)
     else:
         load_policies(path)
 

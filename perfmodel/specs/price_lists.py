@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from perfmodel.errors import Problem, SpecError, gathered
 from perfmodel.files import read_bytes, write_whole
@@ -312,7 +311,7 @@ def _safe(name: str) -> str:
 
 def _text(offer: Offered, accelerator: str, node: str | None, when: str | None, path: Path) -> str:
     """The record as a spec file."""
-    lines: list[tuple[str, Any]] = [("name", _safe(offer.machine)), ("provider", _safe(offer.provider))]
+    lines: list[tuple[str, object]] = [("name", _safe(offer.machine)), ("provider", _safe(offer.provider))]
     if node is not None:
         lines.append(("node", node))
     count = int(offer.count) if offer.count == int(offer.count) else offer.count

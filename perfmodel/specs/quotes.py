@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.checking import build
-from perfmodel.specs.economy import Offer
 from perfmodel.specs.fields import Date, HourlyPrice, SpecModel, problem
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.loader import Tree, read_file
@@ -114,20 +113,14 @@ def _machine(quote: Quote, catalog: Catalog) -> tuple[str, int]:
     return str(node.accelerator.name), node.accelerators_per_node
 
 
-def median_rate(
-    accelerator: str, catalog: Catalog, regime: Literal["on-demand"] = "on-demand"
-) -> float | None:
-    """USD per second of one accelerator, median of the catalogue's price records; None where nobody sells it."""
+def median_rate(accelerator: str, catalog: Catalog) -> float | None:
+    """On-demand USD per second of one accelerator, median of the catalogue's price records; None where nobody sells it."""
     rates = [
-        _each(offer, rate)
+        rate / offer.accelerators
         for offer in catalog.offers(accelerator)
-        if (rate := offer.hourly(regime)) is not None
+        if (rate := offer.on_demand) is not None
     ]
     return statistics.median(rates) if rates else None
-
-
-def _each(offer: Offer, rate: float) -> float:
-    return rate / offer.accelerators
 
 
 def quoted(quotes: Sequence[Quote], cluster: Cluster, regime: str) -> tuple[Quote, float] | None:

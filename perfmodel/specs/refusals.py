@@ -74,7 +74,7 @@ def _choices(item: Mapping[str, Any]) -> str:
     return str(item.get("msg", "")).partition(" is not one of ")[2]
 
 
-def found(value: Any) -> str:
+def found(value: object) -> str:
     """What stands where something else should, in a word."""
     if value is None:
         return "nothing"

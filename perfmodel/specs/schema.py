@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaValue as Schema
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import REFERENCES
@@ -60,7 +60,7 @@ def names() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> Schema:
     """The JSON Schema (draft 2020-12) of one kind of file."""
     if name not in MODELS:
         known = ", ".join(MODELS)
@@ -103,7 +103,7 @@ def write_all(folder: Path) -> list[Path]:
     return written
 
 
-def _sourced() -> dict[str, Any]:
+def _sourced() -> Schema:
     origin = Origin.model_json_schema()
     properties = {"value": {"description": "The value itself."}, **origin["properties"]}
     return {
@@ -115,7 +115,7 @@ def _sourced() -> dict[str, Any]:
     }
 
 
-def _relaxed(name: str, item: dict[str, Any]) -> dict[str, Any]:
+def _relaxed(name: str, item: Schema) -> Schema:
     """What files may write beyond the model: origins, names of other entries, `extends`, a name from the file."""
     if "properties" not in item:
         return item
@@ -126,7 +126,7 @@ def _relaxed(name: str, item: dict[str, Any]) -> dict[str, Any]:
         plain = {
             part: value for part, value in field.items() if part not in ("description", "title", "default")
         }
-        forms: list[dict[str, Any]] = list(plain.pop("anyOf", [])) or [plain]
+        forms: list[Schema] = list(plain.pop("anyOf", [])) or [plain]
         if key in references:
             forms.insert(0, {"type": "string", "description": "A name of the catalogue, or a file."})
         elif key not in _UNSOURCED and not any("$ref" in form for form in forms):
@@ -150,7 +150,7 @@ def _relaxed(name: str, item: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _values_sourced(form: dict[str, Any]) -> dict[str, Any]:
+def _values_sourced(form: Schema) -> Schema:
     """In a mapping of values (`peak`), each may carry its origin."""
     values = form.get("additionalProperties")
     if not isinstance(values, dict):
@@ -158,7 +158,7 @@ def _values_sourced(form: dict[str, Any]) -> dict[str, Any]:
     return {**form, "additionalProperties": {"anyOf": [values, {"$ref": "#/$defs/Sourced"}]}}
 
 
-def _collection(grid: dict[str, Any]) -> dict[str, Any]:
+def _collection(grid: Schema) -> Schema:
     shared = {
         key: item
         for key, item in grid["properties"].items()
@@ -178,9 +178,9 @@ def _collection(grid: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _special(name: str, body: dict[str, Any]) -> None:
+def _special(name: str, body: Schema) -> None:
     """Short forms that a model does not show."""
-    edits: dict[str, dict[str, Callable[[dict[str, Any]], None]]] = {
+    edits: dict[str, dict[str, Callable[[Schema], None]]] = {
         "job": {"layout": _or({"const": "auto"}), "price": _or({"type": "string"}), "k": _counts},
         "policies": {"policies": _texts, "jobs": _or({"type": "array", "items": {"type": "string"}})},
     }
@@ -188,7 +188,7 @@ def _special(name: str, body: dict[str, Any]) -> None:
         edit(body["properties"][key])
 
 
-def _short_forms(definitions: dict[str, Any]) -> None:
+def _short_forms(definitions: Schema) -> None:
     """What a service may write in short: a number of tokens, a trace, `auto`, `offline`."""
     own = definitions.get("Serving", {}).get("properties", {})
     for key in ("input_tokens", "output_tokens"):
@@ -210,8 +210,8 @@ def _short_forms(definitions: dict[str, Any]) -> None:
         )(load["offline"])
 
 
-def _or(form: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    def edit(field: dict[str, Any]) -> None:
+def _or(form: Schema) -> Callable[[Schema], None]:
+    def edit(field: Schema) -> None:
         if "anyOf" not in field:
             field["anyOf"] = [
                 {key: field.pop(key) for key in list(field) if key not in ("description", "default")}
@@ -221,7 +221,7 @@ def _or(form: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
-def _counts(field: dict[str, Any]) -> None:
+def _counts(field: Schema) -> None:
     counts = {"type": "array", "items": {"type": "integer", "minimum": 1}}
     field["anyOf"] = [
         {"type": "integer", "minimum": 1},
@@ -230,7 +230,7 @@ def _counts(field: dict[str, Any]) -> None:
     ]
 
 
-def _texts(field: dict[str, Any]) -> None:
+def _texts(field: Schema) -> None:
     forms = field.get("anyOf", [field])
     for form in forms:
         if form.get("type") == "array":

@@ -90,11 +90,11 @@ class RateText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         example = "200 /s" if self.one else "1..64 /s"
         return {"type": "string", "pattern": r"^[0-9].*/ ?(s|min|h)", "examples": [example]}
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> object:
         """The rates in requests per second.
 
         >>> RateText().read("0.5..4 /s").per_s, RateText().read("60, 120 /min").per_s, RateText(one=True).read("90 req/s")
@@ -156,7 +156,7 @@ class CountsText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         whole = {"type": "integer", "minimum": 1}
         return {
             "anyOf": [whole, {"type": "string", "examples": ["1..512"]}, {"type": "array", "items": whole}]
@@ -183,10 +183,10 @@ class ArrivalText(ReadByItself):
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         return {"type": "string", "examples": ["poisson", "gamma(1.5)", "closed"]}
 
-    def read(self, value: Any) -> float:
+    def read(self, value: object) -> float:
         """Standard deviation over mean of the times between arrivals; nan of a closed loop.
 
         >>> ArrivalText().read("poisson"), ArrivalText().read("gamma(2)")
@@ -378,7 +378,7 @@ class Serving(SpecModel):
 
     @field_validator("prefill", mode="before")
     @classmethod
-    def _no_pools(cls, value: Any) -> Any:
+    def _no_pools(cls, value: object) -> object:
         if value == "disaggregated" or (isinstance(value, Mapping) and "disaggregated" in value):
             raise problem(
                 "S011",

@@ -8,13 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from perfmodel.errors import SpecError
-from perfmodel.specs.catalog import Catalog, Resolution
-from perfmodel.specs.checking import build
-from perfmodel.specs.fields import Count, Date, FileModel, Fraction, HourlyPrice, Number, SpecModel, problem
-from perfmodel.specs.hardware import Accelerator, Cluster
-from perfmodel.specs.jobs import locate
-from perfmodel.specs.loader import Mark, Source, Tree, graft, read_file
+from perfmodel.specs.catalog import Catalog
+from perfmodel.specs.claims import VendorClaim, read_claim
+from perfmodel.specs.fields import Count, Fraction, HourlyPrice, Number, SpecModel, problem
+from perfmodel.specs.hardware import Accelerator
 from perfmodel.specs.serving import CachePrecision, EngineName, Limits, ServedPrecision, Speculative
 from perfmodel.specs.workload import Workload
 
@@ -50,19 +47,10 @@ class ClaimedService(SpecModel):
     version: str | None = Field(None, description="Its version.")
 
 
-class ServiceClaim(FileModel):
+class ServiceClaim(VendorClaim):
     """A vendor's claim about a service."""
 
-    name: str | None = Field(None, description="What to call the claim.")
-    vendor: str | None = Field(None, description="Who says it.")
-    source: str | None = Field(None, description="Where it was said.")
-    date: Date | None = Field(None, description="When it was said.")
-    notes: str | None = Field(None, description="Anything else.")
     workload: Workload = Field(description="Zoo name, or inline.")
-    cluster: Cluster | None = Field(None, description="Catalogue name, or inline.")
-    accelerator: Accelerator | None = Field(
-        None, description="Accelerator id, when that is all the slide says."
-    )
     precision: ServedPrecision | None = Field(None, description="Weights and arithmetic.")
     serving: ClaimedService = Field(description="What is claimed.")
     price: HourlyPrice | None = Field(None, description="Per accelerator.")
@@ -78,31 +66,13 @@ class ServiceClaim(FileModel):
     @property
     def device(self) -> Accelerator:
         """The accelerator, whether named or part of the cluster."""
-        if self.accelerator is not None:
-            return self.accelerator
-        assert self.cluster is not None  # the model's own check
-        return self.cluster.node.accelerator
+        found = super().device
+        assert found is not None  # the model's own check
+        return found
 
 
 def load_service_claim(
     source: str | Path | Mapping[str, object], *, catalog: Catalog | None = None
 ) -> ServiceClaim:
     """Read a claim about a service; names are looked up, nothing is assumed."""
-    catalog = catalog or Catalog.default()
-    if isinstance(source, Mapping):
-        return service_claim_from_tree(graft(dict(source), Mark(Source("claim"))), Path(), catalog)
-    path = Path(source)
-    tree = read_file(path)
-    if not isinstance(tree.value, dict):
-        raise SpecError(tree.mark.problem("S005", "a claim is a mapping of keys"))
-    return service_claim_from_tree(tree, path.parent, catalog)
-
-
-def service_claim_from_tree(tree: Tree, folder: Path, catalog: Catalog) -> ServiceClaim:
-    """The claim that a mapping describes."""
-    result = Resolution(tree)
-    for key, kind in (("workload", "workloads"), ("cluster", "clusters"), ("accelerator", "accelerators")):
-        locate(result, key, kind, folder, catalog)
-    claim = build(ServiceClaim, result.tree, result.bad, result.problems)
-    claim._tree = result.tree
-    return claim
+    return read_claim(ServiceClaim, source, catalog)

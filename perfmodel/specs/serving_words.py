@@ -6,7 +6,7 @@ import csv
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.specs.catalog import Catalog, Resolution
@@ -211,7 +211,7 @@ def _column(file: Tree, wanted: str, folder: Path, problems: list[Problem]) -> S
     return found
 
 
-def _number(text: Any) -> float | None:
+def _number(text: object) -> float | None:
     try:
         value = float(str(text))
     except ValueError:

@@ -101,6 +101,11 @@ class Stack(SpecModel):
     overlap_tensor: bool | None = Field(
         None, description="Whether the calls of tensor parallelism run under compute; false: none does."
     )
+    overlap_experts: bool | None = Field(
+        None,
+        description="Whether tokens travel to and from their experts under the compute of another micro-batch "
+        "(DualPipe, Megatron's --overlap-moe-expert-parallel-comm); false: all of it shows.",
+    )
     hidden_tensor_calls: Annotated[float, Number(least=0, most=4)] | None = Field(
         None, description="Of the four tensor-parallel calls of a layer, those that run under compute."
     )
@@ -154,7 +159,7 @@ def unmodelled(stack: Stack) -> list[str]:
     # A fact that says what the step model assumes anyway is modelled: exchange under compute, nothing offloaded.
     taken = {
         "framework", "date", "attention", "compiled", "gradient_dtype", "overlap_gradients", "hidden_tensor_calls", "pads_vocabulary", "cuda",
-        "retuned", "optimizer", "master_weights", "frozen_dtype", "fused_loss",
+        "retuned", "optimizer", "master_weights", "frozen_dtype", "fused_loss", "overlap_experts",
     }  # fmt: skip
     usual: dict[str, object] = {"overlap_gather": True, "offload": (), "overlap_tensor": False}
     said = {name: getattr(stack, name) for name in Stack.model_fields if getattr(stack, name) is not None}

@@ -1,4 +1,5 @@
-"""What a cluster usually has where it is not stated: network cards, the rate of an unnamed network, the reach of its links.
+"""What a cluster usually has where it is not stated: links inside a node and their reach, network cards, the rate of an
+unnamed network.
 
 The catalogue's nodes are the evidence: what nodes with this accelerator have, else those of its generation, else those
 with the named link. One rule serves the job files that people write and the measured runs of the corpus.
@@ -23,6 +24,11 @@ def completed(cluster: Cluster, catalog: Catalog) -> tuple[Cluster, list[str]]:
     """The cluster with its usual network and reach where they are not stated, and notes that say so."""
     notes: list[str] = []
     node, out = cluster.node, cluster.network
+    usual = node.accelerator.scale_up
+    if node.scale_up is None and usual in catalog.names("links") and node.accelerators_per_node > 1:
+        node = node.model_copy(update={"scale_up": catalog.get("links", usual)})
+        cluster = cluster.model_copy(update={"node": node})
+        notes.append(f"scale_up {usual}, the usual link of {node.accelerator.name}, is a default")
     reach = usual_domain(node, catalog) if node.scale_up_domain is None else node.scale_up_domain
     if node.scale_up_domain is None and reach > node.accelerators_per_node:
         node = node.model_copy(update={"scale_up_domain": reach})

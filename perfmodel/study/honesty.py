@@ -52,7 +52,8 @@ class Evidence:
     bend: Bend
 
 
-def _listed(ks: Iterable[float], limit: int = 8) -> str:
+def _listed(ks: Iterable[float]) -> str:
+    limit = 8
     names = [str(int(k)) for k in ks]
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 

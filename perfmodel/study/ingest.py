@@ -54,6 +54,7 @@ def gather(
     *,
     preset: str | None = None,
     pattern: str | None = None,
+    job_name: str | None = None,
     power: Sequence[str] = (),
     interval_s: float | None = None,
 ) -> Gathered:
@@ -64,7 +65,7 @@ def gather(
     problems: list[Problem] = []
     for path in paths:
         try:
-            tables.append(_table(path, preset, pattern, readings))
+            tables.append(_table(path, preset, pattern, job_name, readings))
         except UsageError:  # of a flag: the same for every file
             raise
         except SpecError as error:
@@ -79,14 +80,16 @@ def gather(
     return Gathered(with_energy(timings, draws), tuple(readings), tuple(draws))
 
 
-def _table(path: Path | str, preset: str | None, pattern: str | None, readings: list[Reading]) -> Timings:
+def _table(
+    path: Path | str, preset: str | None, pattern: str | None, job_name: str | None, readings: list[Reading]
+) -> Timings:
     is_table = preset is None and pattern is None and Path(path).suffix.lower() == ".csv"
     if is_table and not Path(path).is_dir() and not _is_packed(Path(path)) and not is_log(Path(path)):
         data = _start(Path(path))
         if is_emissions(data):
             return parse_timings(timings_csv(read_bytes(Path(path)), str(path)), str(path))
         return read_timings(path)
-    text = timings_of_log(path, preset, pattern=pattern, readings=readings)
+    text = timings_of_log(path, preset, pattern=pattern, job_name=job_name, readings=readings)
     return parse_timings(text, str(path))
 
 

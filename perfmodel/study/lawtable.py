@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -66,9 +66,7 @@ def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
         for serial in options.serial
         for kappa in (options.kappa if options.law == "usl" else (0.0,))
     ]
-    for curve in curves:
-        curve |= _worth(curve, k)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "law": options.law,
         "k": list(options.k),
         "regime": "weak" if options.law == "gustafson" else options.regime,
@@ -87,7 +85,7 @@ def tabulate(options: LawOptions, *, seed: int = 0) -> Result:
     return Result("law", asdict(options), result, seed)
 
 
-def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[str, Any]:
+def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[str, object]:
     level = options.efficiency
     ceiling: float
     peak: float = np.inf
@@ -128,25 +126,25 @@ def _curve(options: LawOptions, k: Array, serial: float, kappa: float) -> dict[s
         "k_peak": peak,
         "k_at_efficiency": at,
         "smallest_k_below": float(laws.smallest_integer_above(at)),
+        **_worth(speedup, efficiency, ceiling, k),
     }
 
 
-def _worth(curve: Mapping[str, Any], k: Array) -> dict[str, Any]:
+def _worth(speedup: Array, efficiency: Array, ceiling: float, k: Array) -> dict[str, object]:
     """What the workers bring and cost: share of the ceiling, speedup of each further worker, worker-time of the same work.
 
     Costs are relative to one worker: `K T(K) / T(1)` for the same work, which is 1/E.
     """
-    speedup, ceiling = np.asarray(curve["speedup"]), curve["ceiling"]
     steps = np.full(k.shape, np.nan)
     steps[1:] = np.diff(speedup) / np.diff(k)
     return {
         "percent_of_ceiling": 100.0 * speedup / ceiling if np.isfinite(ceiling) else None,
         "marginal_speedup": steps,
-        "relative_cost": 1.0 / np.asarray(curve["efficiency"]),
+        "relative_cost": 1.0 / efficiency,
     }
 
 
-def _communication(options: LawOptions, k: Array, serial: float) -> dict[str, Any]:
+def _communication(options: LawOptions, k: Array, serial: float) -> dict[str, object]:
     def time_at(workers: Array) -> Array:
         return laws.communicating_time(
             workers,
@@ -180,16 +178,18 @@ def _communication(options: LawOptions, k: Array, serial: float) -> dict[str, An
     grid = np.unique(np.round(2.0 ** np.arange(0.0, 24.0, 0.05)))
     speedup = grid * efficiency_at(grid)
     top = int(np.argmax(speedup))
+    ceiling = float(speedup[top]) if top < grid.size - 1 else np.inf
     return {
         "serial_fraction": serial,
         "kappa": None,
         "time": time_at(k),
         "speedup": k * efficiency,
         "efficiency": efficiency,
-        "ceiling": float(speedup[top]) if top < grid.size - 1 else np.inf,
+        "ceiling": ceiling,
         "k_peak": float(grid[top]) if top < grid.size - 1 else np.inf,
         "k_at_efficiency": None,
         "smallest_k_below": below,
+        **_worth(k * efficiency, efficiency, ceiling, k),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 
@@ -149,7 +149,14 @@ def study_load(
             ]
         )
     slo = _slo_knee(curve, objectives)
-    result: dict[str, Any] = {
+    under = _under(curve, slo, objectives)
+    knees = {
+        "slo": slo,
+        "curvature": _curvature(curve),
+        "tpot_doubled": _doubled(curve),
+        "saturated": _saturated(curve),
+    }
+    result: dict[str, object] = {
         "load_kind": curve.kind,
         "load": curve.load,
         "repeats": curve.repeats,
@@ -161,19 +168,14 @@ def study_load(
             if any(getattr(p, f"{end}_s") for p in curve.points)
         },
         "open_requests": curve.columns["requests_per_s"] * curve.seconds("e2e_mean"),
-        "knee": {
-            "slo": slo,
-            "curvature": _curvature(curve),
-            "tpot_doubled": _doubled(curve),
-            "saturated": _saturated(curve),
-        },
+        "knee": knees,
         "objectives": [_verdict(curve, objective) for objective in objectives],
-        "under_slo": _under(curve, slo, objectives),
+        "under_slo": under,
         "least_latency": _least_latency(curve, min_throughput),
         "notes": [*notes, *_doubts(curve), *dict.fromkeys(n for p in curve.points for n in p.notes)],
         "sources": curve.sources,
     }
-    result["verdict"] = _sentence(curve, result)
+    result["verdict"] = _sentence(curve, knees, under, bool(objectives))
     inputs = {
         "files": list(files),
         "slo": {objective.name: objective.limit_s for objective in objectives},
@@ -213,7 +215,26 @@ def _crossing(load: Array, values: Array, limit: float) -> tuple[float, float | 
     return float(at), float(x[first - 1]), float(x[first])
 
 
-def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> dict[str, Any]:
+class LoadKnee(TypedDict, total=False):
+    """The load at which something happens, between which measured ones it lies, and why there or why nowhere."""
+
+    load: float | None
+    low: float | None
+    high: float | None
+    cause: str
+
+
+class UnderCaps(TypedDict):
+    """What is made while the objectives are kept."""
+
+    load: float
+    throughput_out_tokens_per_s: float
+    requests_per_s: float
+    share_of_largest: float
+    interpolated: bool
+
+
+def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> LoadKnee:
     """The largest load that keeps every objective; between measured loads it is interpolated."""
     if not objectives:
         return {"load": None, "low": None, "high": None, "cause": "no objective was given"}
@@ -232,7 +253,7 @@ def _slo_knee(curve: Curve, objectives: Sequence[Objective]) -> dict[str, Any]:
     return {"load": at, "low": low, "high": high, "cause": name}
 
 
-def _curvature(curve: Curve) -> dict[str, Any]:
+def _curvature(curve: Curve) -> LoadKnee:
     x = curve.columns["throughput_out_tokens_per_s"]
     if np.isfinite(x).sum() < 3:
         return {"load": None, "cause": "fewer than three loads with a throughput"}
@@ -242,7 +263,7 @@ def _curvature(curve: Curve) -> dict[str, Any]:
     return {"load": float(knee.k), "cause": "throughput bends most"}
 
 
-def _doubled(curve: Curve) -> dict[str, Any]:
+def _doubled(curve: Curve) -> LoadKnee:
     name = "tpot_mean" if "tpot_mean" in curve.columns else "tpot_p50"
     values = curve.seconds(name)
     if not np.isfinite(values).any():
@@ -254,7 +275,7 @@ def _doubled(curve: Curve) -> dict[str, Any]:
     return {"load": at, "low": low, "high": high, "cause": f"{name} is twice its value at the smallest load"}
 
 
-def _saturated(curve: Curve) -> dict[str, Any]:
+def _saturated(curve: Curve) -> LoadKnee:
     """The smallest rate of which the server answered less than 95 %."""
     if curve.kind != "rate":
         return {
@@ -271,7 +292,7 @@ def _saturated(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _verdict(curve: Curve, objective: Objective) -> dict[str, Any]:
+def _verdict(curve: Curve, objective: Objective) -> dict[str, object]:
     values = curve.seconds(objective.name)
     at, low, _ = _crossing(curve.load, values, objective.limit_s)
     return {
@@ -292,11 +313,11 @@ def _at(curve: Curve, name: str, load: float) -> float:
     return float(np.exp(np.interp(np.log(load), np.log(curve.load[known]), np.log(values[known]))))
 
 
-def _under(curve: Curve, slo: Mapping[str, Any], objectives: Sequence[Objective]) -> dict[str, Any] | None:
+def _under(curve: Curve, slo: LoadKnee, objectives: Sequence[Objective]) -> UnderCaps | None:
     """Throughput under the latency caps: at the knee by the objectives, else at the largest measured load."""
-    if not objectives or (slo["load"] is None and slo["low"] is None):
+    load = slo["low"] if slo["load"] is None else slo["load"]
+    if not objectives or load is None:
         return None
-    load = float(slo["low"] if slo["load"] is None else slo["load"])
     throughput = curve.columns["throughput_out_tokens_per_s"]
     kept = _at(curve, "throughput_out_tokens_per_s", load)
     largest = float(np.nanmax(throughput)) if np.isfinite(throughput).any() else float("nan")
@@ -309,7 +330,7 @@ def _under(curve: Curve, slo: Mapping[str, Any], objectives: Sequence[Objective]
     }
 
 
-def _least_latency(curve: Curve, floor: float | None) -> dict[str, Any] | None:
+def _least_latency(curve: Curve, floor: float | None) -> dict[str, object] | None:
     """The smallest load whose throughput reaches a floor, and every latency there."""
     if floor is None:
         return None
@@ -354,9 +375,11 @@ def _doubts(curve: Curve) -> list[str]:
     return notes
 
 
-def _sentence(curve: Curve, result: Mapping[str, Any]) -> str:
+def _sentence(
+    curve: Curve, knees: Mapping[str, LoadKnee], under: UnderCaps | None, has_objectives: bool
+) -> str:
     unit = _UNITS[curve.kind]
-    slo, under, words = result["knee"]["slo"], result["under_slo"], []
+    slo, words = knees["slo"], []
     if under is not None:
         share = under["share_of_largest"]
         tail = f", {share:.0%} of the largest measured" if np.isfinite(share) else ""
@@ -365,11 +388,13 @@ def _sentence(curve: Curve, result: Mapping[str, Any]) -> str:
         at = "at least " if slo["load"] is None else ""
         cause = slo["cause"] if slo["load"] is None else f"then {slo['cause']} exceeds its limit"
         words.append(f"The objectives hold up to {at}{under['load']:.3g} {unit} ({cause}){tail}.")
-    elif result["objectives"]:
+    elif has_objectives:
         words.append(f"The objectives hold at no measured load: {slo['cause']}.")
     for key, text in (("saturated", "Saturated from"), ("curvature", "Throughput bends at")):
-        if result["knee"][key]["load"] is not None:
-            words.append(f"{text} {result['knee'][key]['load']:.3g} {unit}.")
-    if result["knee"]["tpot_doubled"]["load"] is not None:
-        words.append(f"Time per token has doubled at {result['knee']['tpot_doubled']['load']:.3g} {unit}.")
+        load = knees[key]["load"]
+        if load is not None:
+            words.append(f"{text} {load:.3g} {unit}.")
+    load = knees["tpot_doubled"]["load"]
+    if load is not None:
+        words.append(f"Time per token has doubled at {load:.3g} {unit}.")
     return " ".join(words) or f"{curve.load.size} loads by {curve.kind}; no bend within them."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,24 @@ class Gate:
     baseline: float
     excluded_k: tuple[int, ...]
     reasons: dict[int, str]
+
+    def kept(self, points: Points) -> Points:
+        """The points that pass: what laws, bends and knees are found on."""
+        if self.passed.all():
+            return points
+
+        def of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: of(inner) for name, inner in value.items()}
+            return value[self.passed] if isinstance(value, np.ndarray) else value
+
+        return replace(points, **{field.name: of(getattr(points, field.name)) for field in fields(points)})
+
+    def spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the points that pass, aligned with all K: NaN where quality was not held."""
+        found = np.full(self.passed.shape, np.nan)
+        found[self.passed] = values
+        return found
 
     def as_json(self) -> dict[str, object]:
         """The mapping of the result."""

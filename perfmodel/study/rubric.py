@@ -18,7 +18,7 @@ from perfmodel.study.ingest import gather
 from perfmodel.study.injection import inject_straggler
 from perfmodel.study.money import Money, energy_json, price_runs, serving_json
 from perfmodel.study.options import StudyOptions
-from perfmodel.study.quality import quality_gate
+from perfmodel.study.quality import Gate, quality_gate
 from perfmodel.study.statistics import Points, summarise
 from perfmodel.study.table import Timings
 from perfmodel.study.workers import workers_of
@@ -30,16 +30,19 @@ def study_file(
     *,
     preset: str | None = None,
     pattern: str | None = None,
+    job_name: str | None = None,
     power: Sequence[str] = (),
     interval_s: float | None = None,
     seed: int = 0,
 ) -> Result:
     """Study timings from a CSV file, training logs, Slurm accounting, traces, or folders of these.
 
-    `power` names power logs (FILE or K=FILE) that give each run's energy; `interval_s` is for logs without times.
+    `job_name` takes the jobs of that name from Slurm's output. `power` names power logs (FILE or K=FILE) that give each run's energy; `interval_s` is for logs without times.
     """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
-    found = gather(paths, preset=preset, pattern=pattern, power=power, interval_s=interval_s)
+    found = gather(
+        paths, preset=preset, pattern=pattern, job_name=job_name, power=power, interval_s=interval_s
+    )
     result = study(found.timings, options, seed=seed)
     read = found.as_json()
     told = {"notes": [*result.result["notes"], *found.notes]}
@@ -62,16 +65,17 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
     points = summarise(timings, ci=options.ci, regime=regime)
     gate = quality_gate(points, options.quality_tolerance)
     money = price_runs(points, gate, options)
+    judged = gate.kept(points)
     choice = choose_law(
-        points.k,
-        points.mean_s,
-        std_s=points.std_s,
-        repeats=points.repeats,
+        judged.k,
+        judged.mean_s,
+        std_s=judged.std_s,
+        repeats=judged.repeats,
         regime=regime,
-        baseline_k=float(points.baseline_k),
+        baseline_k=float(judged.baseline_k),
     )
-    bend, parted = diagnose(points, choice, options.threshold)
-    further = split.further_measurement(points, choice, parted)
+    bend, parted = diagnose(judged, choice, options.threshold)
+    further = split.further_measurement(judged, choice, parted)
     clears = verdict.clearing_k(points, gate, options.threshold)
     recommended = clears if points.k.size > 1 and bend.named else None
     evidence = honesty.Evidence(timings, points, options, gate, money, bend)
@@ -82,19 +86,19 @@ def study(timings: Timings, options: StudyOptions | None = None, *, seed: int = 
         **_curve(points),
         **_bill(money),
         "quality_by_k": points.columns.get("quality"),
-        "gap": textbook.gap_to_ideal(points),
+        "gap": textbook.gap_to_ideal(points, judged),
         "parts_usd": textbook.part_dollars(points, money),
         "regimes": textbook.by_regime(points, gate, money, options.regimes, recommended),
-        "fits": _fits(points, choice, parted, bend, further),
+        "fits": _fits(judged, choice, parted, bend, further),
         "quality": gate.as_json(),
-        "threshold": _threshold(points, options.threshold),
-        "knee": _knees(points, money, bend, options.threshold),
+        "threshold": _threshold(judged, options.threshold),
+        "knee": _knees(judged, _climbed(points, gate, money), bend, options.threshold),
         "regime": regime,
         "regime_in_doubt": in_doubt,
         "baseline_k": points.baseline_k,
         "parts_s": points.parts_s,
         "parts_percent": {name: 100.0 * part / points.mean_s for name, part in points.parts_s.items()},
-        "ledger_worker_s": _ledger(points, parted),
+        "ledger_worker_s": _ledger(points, gate, parted),
         "energy_j": points.columns.get("energy_j"),
         "carbon_g": _carbon(points, options.carbon_g_per_j),
         "energy": energy_json(points, gate, money.work),
@@ -191,9 +195,14 @@ def _threshold(points: Points, threshold: float) -> dict[str, object]:
     }
 
 
-def _knees(points: Points, money: Money, bend: Bend, threshold: float) -> dict[str, object]:
-    """The three rules on the measured points; without a price the ladder is climbed in worker-seconds."""
+def _climbed(points: Points, gate: Gate, money: Money) -> Array:
+    """What each further point that passes costs; without a price the ladder is climbed in worker-seconds."""
     cost = money.equal_work_usd if money.basis is not None else points.k * points.mean_s / money.work
+    return cost[gate.passed]
+
+
+def _knees(points: Points, cost: Array, bend: Bend, threshold: float) -> dict[str, object]:
+    """The three rules on the measured points."""
     found = (
         knee.threshold_knee(points.k, points.efficiency, threshold=threshold),
         knee.curvature_knee(points.k, points.speedup),
@@ -288,11 +297,13 @@ def _communication(choice: Choice) -> dict[str, object] | None:
     }
 
 
-def _ledger(points: Points, parted: split.Split | None) -> dict[str, Array] | None:
+def _ledger(points: Points, gate: Gate, parted: split.Split | None) -> dict[str, Array] | None:
     """Lost worker-seconds, K times the lost seconds: by part when there are parts, else by fitted cause."""
     if points.parts_s:
         return {name: points.k * (part - points.ideal_part_s(part)) for name, part in points.parts_s.items()}
-    return None if parted is None else {cause: points.k * lost for cause, lost in parted.lost_s.items()}
+    if parted is None:
+        return None
+    return {cause: points.k * gate.spread(lost) for cause, lost in parted.lost_s.items()}
 
 
 def _bend(bend: Bend) -> dict[str, object]:

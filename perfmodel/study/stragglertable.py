@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import Problem, UsageError, did_you_mean
 from perfmodel.physics.stragglers import FAMILIES
@@ -72,7 +72,7 @@ def tabulate(options: StragglerOptions, *, seed: int = 0) -> Result:
     k = np.array(options.k, float)
     factor = {name: expected_factor(k, v) for name, v in made.items()}
     rows = {name: _falls(v, options.efficiency) for name, v in made.items()}
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "k": list(options.k),
         "expected_max": factor,
         "efficiency": {name: 1.0 / f for name, f in factor.items()},
@@ -81,7 +81,7 @@ def tabulate(options: StragglerOptions, *, seed: int = 0) -> Result:
         "distributions": {name: v.in_words() for name, v in made.items()},
         "spread": {name: spread_of(v) for name, v in made.items()},
     }
-    result["answer"] = _sentence(result)
+    result["answer"] = _sentence(options.k[-1], factor)
     inputs = {
         "k": list(options.k), "spread": list(options.spread), "families": list(options.families or FAMILIES),
         "tail": options.tail, "shift": options.shift, "efficiency": options.efficiency,
@@ -96,9 +96,8 @@ def _falls(variation: Variation, level: float) -> float:
     return float(_GRID[below[0]]) if below.size else np.inf
 
 
-def _sentence(result: Mapping[str, Any]) -> str:
-    last = result["k"][-1]
-    ends = {name: float(values[-1]) for name, values in result["expected_max"].items()}
+def _sentence(last: int, factor: Mapping[str, NDArray[np.float64]]) -> str:
+    ends = {name: float(values[-1]) for name, values in factor.items()}
     least, most = min(ends, key=lambda name: ends[name]), max(ends, key=lambda name: ends[name])
     if least == most:
         return f"At K = {last} the slowest takes {ends[most]:.4g} times the mean: waiting alone leaves an efficiency of {1 / ends[most]:.1%}."

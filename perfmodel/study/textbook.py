@@ -8,7 +8,7 @@ or by the best-fitting law. They differ where time grows with K: Amdahl's fit ta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ SUPERLINEAR: Final = 0.005  # excess of E over 1 that counts when no interval is
 
 def by_regime(
     points: Points, gate: Gate, money: Money, regimes: tuple[PriceRegime, ...], recommended: int | None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """p* and the fastest K under each price, with the sentence why."""
     work = money.work / money.work[0]
     found = []
@@ -59,13 +59,19 @@ def by_regime(
     return found
 
 
-def _choice(points: Points, bill: Array, at: int) -> dict[str, Any]:
+class Choice(TypedDict):
+    """A K, what it costs, and the time there."""
+
+    k: int
+    cost_usd: float
+    time_s: float
+
+
+def _choice(points: Points, bill: Array, at: int) -> Choice:
     return {"k": int(points.k[at]), "cost_usd": float(bill[at]), "time_s": float(points.mean_s[at])}
 
 
-def _why(
-    regime: PriceRegime, first: PriceRegime, p_star: dict[str, Any] | None, fastest: dict[str, Any] | None
-) -> str:
+def _why(regime: PriceRegime, first: PriceRegime, p_star: Choice | None, fastest: Choice | None) -> str:
     """Why p* lies where it does under this price."""
     if p_star is None or fastest is None:
         return "no K clears the quality gate"
@@ -88,11 +94,14 @@ def _why(
     return text
 
 
-def gap_to_ideal(points: Points) -> dict[str, Any] | None:
-    """Ideal, Amdahl's and the measured speedup, and the two steps between them; None in the weak regime or for one K."""
-    if points.regime == "weak" or points.k.size < 2:
+def gap_to_ideal(points: Points, fitted: Points) -> dict[str, object] | None:
+    """Ideal, Amdahl's and the measured speedup, and the two steps between them; None in the weak regime or for one K.
+
+    The law is that of the points `fitted`, which may be fewer.
+    """
+    if points.regime == "weak" or fitted.k.size < 2:
         return None
-    fit = fit_amdahl(points.k, points.speedup, baseline_k=points.baseline_k)
+    fit = fit_amdahl(fitted.k, fitted.speedup, baseline_k=fitted.baseline_k)
     k0 = float(points.baseline_k)
     law = k0 * amdahl_speedup(points.k / k0, min(max(fit.serial_fraction, 0.0), 1.0))
     return {
@@ -114,7 +123,7 @@ def part_dollars(points: Points, money: Money) -> dict[str, Array] | None:
     return {name: money.cost_usd * part / points.mean_s for name, part in points.parts_s.items()}
 
 
-def slowest_of_repeats(timings: Timings, points: Points, threshold: float) -> dict[str, Any] | None:
+def slowest_of_repeats(timings: Timings, points: Points, threshold: float) -> dict[str, object] | None:
     """The exercise's straggler: at each K above the baseline the slowest of the repeats instead of their mean."""
     if not (points.repeats > 1).any():
         return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ MOST_RANKS = 32  # that are shown, the slowest and the quickest among them
 LEAST_IDLE = 1e-3  # share of the step: ranks that wait less than that reported the same times
 
 
-def workers_of(readings: Iterable[Reading]) -> list[dict[str, Any]]:
+def workers_of(readings: Iterable[Reading]) -> list[dict[str, object]]:
     """A row for each run of which the times of several ranks are known."""
     rows = []
     traces: list[TraceSummary] = []
@@ -50,7 +49,7 @@ def workers_of(readings: Iterable[Reading]) -> list[dict[str, Any]]:
     return rows
 
 
-def _of_trace(trace: TraceSummary) -> dict[str, Any] | None:
+def _of_trace(trace: TraceSummary) -> dict[str, object] | None:
     """The ranks of one trace, over the steps that all of them have."""
     if len(trace.ranks) < 2:
         return None
@@ -66,7 +65,7 @@ def _of_trace(trace: TraceSummary) -> dict[str, Any] | None:
     return _row(trace.path, np.array([rank.rank for rank in trace.ranks]), np.array(numbers), own)
 
 
-def _row(path: str, ranks: NDArray[np.int64], steps: NDArray[np.int64], own: Array) -> dict[str, Any]:
+def _row(path: str, ranks: NDArray[np.int64], steps: NDArray[np.int64], own: Array) -> dict[str, object]:
     """`own` is seconds by step and rank."""
     slowest = own.max(axis=1)
     idle = slowest[:, None] - own

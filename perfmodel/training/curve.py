@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from perfmodel.physics.layouts import (
     recompute_shown,
 )
 from perfmodel.physics.memory import Memory, memory
-from perfmodel.specs.layout import Layout
+from perfmodel.specs.layout import Layout, Recompute
 from perfmodel.training.declared import informed, usable_shardings
 from perfmodel.training.given import laid_out
 from perfmodel.training.rules import REASONS, Refusal, shape_of
@@ -41,6 +41,23 @@ FUSED = 0.01  # share of attention without a fused kernel where the job states o
 LARGEST_K = 4096  # as far as a reason looks for the K that fits
 
 
+class ShownLayout(TypedDict, total=False):
+    """The layout of one K as results have it; what does not apply is left out."""
+
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    vpp: int | None  # of a measured run it may be unknown
+    etp: int
+    micro_batch: float
+    accumulation: int
+    sharding: str
+    shard_group: int
+    recompute: Recompute | None
+
+
 @dataclass(frozen=True)
 class Curve:
     """T(K) and everything it was made of; arrays are aligned with `k`, NaN where infeasible."""
@@ -48,7 +65,7 @@ class Curve:
     setup: Setup
     k: Array
     at: Layouts
-    names: tuple[dict[str, Any], ...]  # the layout of each K, for people
+    names: tuple[ShownLayout, ...]  # the layout of each K, for people
     step: Step
     time_s: Array
     low_s: Array
@@ -183,7 +200,8 @@ def curve(
     found = step(ops, mach, at, coefficients(setup, logs[:, None], setup.k)) if timed else population
     # What the job states leaves no doubt.
     effects = np.concatenate([np.where(declares(setup)[:, None], 0.0, jacobian), slopes])
-    variance = np.einsum("ek,ef,fk->k", effects, covariance, effects)
+    # Summed in order: a library's dot product may round by where its arrays lie in memory, and answers keep their bytes.
+    variance = (effects * (covariance[:, :, None] * effects).sum(axis=1)).sum(axis=0)
     computing = computing_share(effects)
     scale = np.ones_like(setup.k)
     if known is not None and timed:
@@ -266,7 +284,7 @@ def _unmeasured(
     spread = beliefs.band_spread("datasheet", setup.features(), signs, computing, setup.k)
     if beliefs.calibration is None:
         return spread
-    before = np.square(effects).T @ (beliefs.scatter + left_open)
+    before = (np.square(effects) * (beliefs.scatter + left_open)[:, None]).sum(axis=0)
     return np.asarray(spread * np.sqrt(np.minimum(variance / np.maximum(before, 1e-300), 1.0)))
 
 
@@ -308,25 +326,32 @@ def _slopes(setup: Setup, at: Layouts, logs: Array) -> tuple[Step, Array]:
     return centre, log_slopes(np.log(found.time_s))
 
 
-def describe(at: Layouts, index: int) -> dict[str, Any]:
+def describe(at: Layouts, index: int) -> ShownLayout:
     """One layout in words, for the `layout` list of a result."""
 
     def number(name: str) -> float:
         value = np.asarray(getattr(at, name))
         return float(value[index] if value.ndim else value)
 
-    degrees = {name: number(name) for name in ("dp", "tp", "pp", "cp", "ep", "vpp")}
-    # A measured run may not say how many virtual stages it had.
-    shown: dict[str, Any] = {name: None if np.isnan(value) else int(value) for name, value in degrees.items()}
+    def degree(name: str) -> int:
+        return int(number(name))
+
+    sharding, micro, virtual = Sharding(degree("sharding")), number("micro_batch"), number("vpp")
+    shown: ShownLayout = {
+        "dp": degree("dp"),
+        "tp": degree("tp"),
+        "pp": degree("pp"),
+        "cp": degree("cp"),
+        "ep": degree("ep"),
+        "vpp": None if np.isnan(virtual) else int(virtual),
+    }
     if number("etp") > 0:
-        shown["etp"] = int(number("etp"))
-    micro = number("micro_batch")
+        shown["etp"] = degree("etp")
     shown["micro_batch"] = int(micro) if micro == int(micro) else round(micro, 3)
-    shown["accumulation"] = int(number("accumulation"))
-    sharding = Sharding(int(number("sharding")))
+    shown["accumulation"] = degree("accumulation")
     shown["sharding"] = sharding.name.lower()
     if sharding in SHARDED and number("shard_group") < number("dp") * number("cp"):
-        shown["shard_group"] = int(number("shard_group"))
+        shown["shard_group"] = degree("shard_group")
     shown["recompute"] = recompute_shown(number("recompute"), number("selective"))
     return shown
 
@@ -375,6 +400,13 @@ def _fix(setup: Setup, logs: Array, refusals: NDArray[np.int64], index: int) -> 
     return "no layout that was tried fits; use a shorter sequence or a device with more memory"
 
 
+def smallest_that_fits(setup: Setup) -> int | None:
+    """The first K beyond the largest of a set-up that nothing fits, by doublings, at which some layout does."""
+    last = replace(setup, k=setup.k[-1:], global_batch=setup.global_batch[-1:], layout=None)
+    found = _enough(last, grows=setup.batch_grows or bool(np.ptp(setup.global_batch) > 0))
+    return None if found is None else int(found)
+
+
 def _enough(here: Setup, *, grows: bool) -> float | None:
     """The smallest of 2K, 4K ... that fits as the set-up is laid out; `grows` where the batch does, with K."""
     limit = here.cluster.max_accelerators or LARGEST_K
@@ -417,14 +449,16 @@ def _nearest_layout(here: Setup, given: Layout, logs: Array) -> str | None:
     for best in np.lexsort((seconds, differs.sum(axis=0))):
         words = describe(allowed, int(best))
         changed = {
-            name: words[name] for name, is_other in zip(degrees, differs[:, best], strict=True) if is_other
+            name: words.get(name)
+            for name, is_other in zip(degrees, differs[:, best], strict=True)
+            if is_other
         }
         if _can_be_stated(given, changed):
             return ", ".join(f"{name}={value}" for name, value in changed.items())
     return None
 
 
-def _can_be_stated(given: Layout, changed: dict[str, Any]) -> bool:
+def _can_be_stated(given: Layout, changed: dict[str, object]) -> bool:
     """Whether the changes go with what else the layout says: a job with both must be read without complaint."""
     try:
         Layout.model_validate(given.model_dump(exclude_unset=True) | changed)

@@ -65,6 +65,10 @@ def declared(job: Job) -> dict[str, float]:
     if job.stack is not None:
         calls = 0.0 if job.stack.overlap_tensor is False else None
         found["tp_hidden"] = calls if job.stack.hidden_tensor_calls is None else job.stack.hidden_tensor_calls
+        overlap = job.stack.overlap_experts
+        if overlap is None and job.stack.schedule == "dualpipe":
+            overlap = True  # what that schedule is for
+        found["expert_hidden"] = None if overlap is None else float(overlap)
     if job.algorithm is not None:
         found |= {
             f"{kind.removesuffix('_parallel')}_algorithm": CODES[word]

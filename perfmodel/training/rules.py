@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -151,7 +150,7 @@ def refusals(
     experts_cut = ep * fixed.etp if fixed.etp else ep
     is_spread = (ep > 1) | (experts_cut > 1)
     stages = pp * vpp
-    checks: tuple[tuple[Refusal, Any], ...] = (
+    checks: tuple[tuple[Refusal, NDArray[np.bool_]], ...] = (
         (Refusal.NODES, k > max_accelerators),
         (
             Refusal.EXPERTS,

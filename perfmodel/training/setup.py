@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.beliefs.features import features
+from perfmodel.physics.counting import operations
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.memory import HEADROOM
-from perfmodel.physics.operations import PADS_VOCABULARY, TRANSFORMER_KINDS, Operations, operations
+from perfmodel.physics.operations import PADS_VOCABULARY, TRANSFORMER_KINDS, Operations
 from perfmodel.physics.variation import Variation, spread_of
 from perfmodel.specs.hardware import Cluster
 from perfmodel.specs.job import Job

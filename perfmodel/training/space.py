@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.physics.layouts import SHARDING_CODES, Layouts, layouts, recompute_share
+from perfmodel.physics.layouts import SHARDING_CODES, Index, Layouts, layouts, recompute_share
 from perfmodel.specs.layout import MISSING_LAYERS, Layout, Recompute
 from perfmodel.training.rules import (
     PRECEDENCE,
@@ -409,7 +408,13 @@ _COLUMNS = ("global_batch", "tp", "pp", "cp", "ep", "dp", "vpp", "micro_batch", 
 
 
 def _layouts(
-    rows: Rows, axes: Any, codes: Floats, groups: Any, recompute: Sequence[Recompute], level: Any, told: Told
+    rows: Rows,
+    axes: Index | tuple[Index | None, ...],
+    codes: Floats,
+    groups: Floats | NDArray[np.int64],
+    recompute: Sequence[Recompute],
+    level: Index,
+    told: Told,
 ) -> Layouts:
     return layouts(
         rows.k.astype(float)[axes],

@@ -88,8 +88,12 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     mb = micro_batch(ops, machine, at, c)
     tensor = tensor_parallel(ops, at, links, mb.repeated)
     context = context_parallel(ops, at, links, mb.repeated)
-    expert = expert_parallel(ops, at, links, mb.repeated)
-    own = mb.device + tensor + context + expert
+    routed = expert_parallel(ops, at, links, mb.repeated)
+    # Of a neighbouring micro-batch, where the job says that it runs under this one's compute.
+    beside = mb.device + tensor + context
+    under = at.expert_hidden > 0.0
+    expert = np.where(under, soft_max(beside, routed) - beside, routed) if under.any() else routed
+    own = beside + expert
     slower = machine.crowded(at.per_node)
     taken, taken_last = _crowding(ops, machine, at, c, mb, slower)
     # Whatever waits for compute, or hides behind it, meets it as slow as it is among neighbours.
@@ -127,10 +131,10 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     never = soft_share(np.where(crossed > 0.0, c.net_exposed, c.dp_exposed))
     gradients = exposed(exchange, at, window, never, unhidden)
 
-    dense, routed = local_parameters(ops, at)
+    dense, of_experts = local_parameters(ops, at)
     sharded = np.where(at.sharding >= Sharding.ZERO1, np.minimum(at.shard_group, at.dp * at.cp), 1.0)
     sharded = np.where(at.sharding == Sharding.PARAMETER_SERVER, 1.0, sharded)
-    owned = dense / sharded + routed / np.where(at.sharding >= Sharding.ZERO1, at.expert_copies, 1.0)
+    owned = dense / sharded + of_experts / np.where(at.sharding >= Sharding.ZERO1, at.expert_copies, 1.0)
     optimizer = (
         OPTIMIZER_BYTES
         * c.optimizer
@@ -185,7 +189,7 @@ def step(ops: Operations, machine: Machine, at: Layouts, c: Coefficients) -> Ste
     spare = busy_s * _uneven_replicas(at)
     parts["compute"] = busy_s - spare
     parts["imbalance"] = parts["imbalance"] + waiting + spare
-    hidden = gradients.hidden + m * np.maximum(gathers - shards, 0.0)
+    hidden = gradients.hidden + m * (np.maximum(gathers - shards, 0.0) + routed - expert)
     return Step({name: np.asarray(parts[name]) for name in PARTS}, np.asarray(hidden))
 
 

@@ -180,7 +180,7 @@ class Learnt:
     """What makes the bands of one mode, as files keep it."""
 
     weights: list[float]
-    shape: dict[str, Any]
+    shape: dict[str, object]
     conformal: dict[str, float]
 
 
@@ -220,7 +220,7 @@ def learn(
     }
 
 
-def _plain(records: Records, found: Array) -> tuple[list[float], dict[str, Any]]:
+def _plain(records: Records, found: Array) -> tuple[list[float], dict[str, object]]:
     """Weights, and slopes and shifts by name."""
     weights, slopes, shifts = records.parts(found)
     levels: dict[str, dict[str, float]] = {}

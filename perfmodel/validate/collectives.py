@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ def _two_point_curves(data: Sweeps) -> dict[tuple[str, float], tuple[str, Array]
     return found
 
 
-def figures(log_error: Array) -> dict[str, Any]:
+def figures(log_error: Array) -> dict[str, object]:
     """Points, and median, mean and 90th percentile of the absolute error.
 
     >>> round(figures(np.log(np.array([1.1, 0.9, 1.0])))["median_ape"], 3)
@@ -175,13 +175,13 @@ def figures(log_error: Array) -> dict[str, Any]:
     }
 
 
-def validate_collectives(rows: Sequence[Row], catalog: Catalog, *, is_shipped: bool) -> dict[str, Any]:
+def validate_collectives(rows: Sequence[Row], catalog: Catalog, *, is_shipped: bool) -> dict[str, object]:
     """Figures of a collectives table, overall (a sweep left out) and by scheme."""
     data = read(rows, catalog)
     if not data.measured_log.size:
         return {**figures(np.zeros(0)), "schemes": {}}
     folds: Mapping[str, Mapping[str, Sequence[float]]] = shipped_folds() if is_shipped else {}
-    schemes: dict[str, Any] = {}
+    schemes: dict[str, dict[str, object]] = {}
     for scheme in SCHEMES:
         if is_shipped or scheme == SCHEMES[0]:
             errors = held_out_log_errors(data, scheme, shipped(), folds.get(scheme, {}))

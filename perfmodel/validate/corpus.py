@@ -6,13 +6,13 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
 from perfmodel.errors import Problem, SpecError, did_you_mean, told_once
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import SHARDING_CODES
-from perfmodel.physics.operations import operations
 from perfmodel.readings.sweeps import OPS, absurd
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
@@ -25,6 +25,7 @@ from perfmodel.validate import corrections
 from perfmodel.validate.consistency import BATCHLESS
 from perfmodel.validate.job_files import family_of_job, job_files, read_jobs, with_batch
 from perfmodel.validate.publishers import with_publisher
+from perfmodel.validate.software import stack_faults
 from perfmodel.validate.tables import Row, Table, read_table, stated_once
 
 FAMILY_COLUMNS = (
@@ -141,7 +142,7 @@ def _workload(row: Row, problems: list[Problem]) -> Workload | None:
     from pydantic import ValidationError
 
     known = Workload.model_fields
-    data: dict[str, Any] = {"name": row.text["workload"]}
+    data: dict[str, object] = {"name": row.text["workload"]}
     for column, cell in row.text.items():
         if column == "workload" or cell == "" or column not in known:
             continue
@@ -197,14 +198,23 @@ def _check_family(row: Row, problems: list[Problem]) -> None:
     if row.text["family"].endswith(BATCHLESS.format("")):
         hint = "points without a batch beside others of their family are listed under such a name"
         refuse("family", f'family "{row.text["family"]}" ends in "{BATCHLESS.format("").strip()}"', hint)
-    precision, sharding = row.text["precision"], row.text["sharding"]
+    precision = row.text["precision"]
     if precision not in PRECISIONS:
         refuse("precision", f'precision "{precision}" is not known', f"one of {', '.join(PRECISIONS)}")
-    if sharding not in (*SHARDING_CODES, ALONE, ""):
-        known = ", ".join((*SHARDING_CODES, ALONE))
-        refuse("sharding", f'sharding "{sharding}" is not known', f"one of {known}")
     if row.number["accelerators_per_node"] is None:
         refuse("accelerators_per_node", "accelerators_per_node is blank")
+    _check_software(row, problems)
+
+
+def _check_software(row: Row, problems: list[Problem]) -> None:
+    """What a family or one of its points states of its software."""
+    sharding = row.text.get("sharding", "")
+    if sharding not in (*SHARDING_CODES, ALONE, ""):
+        known = ", ".join((*SHARDING_CODES, ALONE))
+        message = f'sharding "{sharding}" is not known'
+        problems.append(row.problem("D006", message, f"one of {known}", at="sharding"))
+    for message, hint in stack_faults(row.text.get("stack", "")):
+        problems.append(row.problem("D006", message, hint, at="stack"))
 
 
 def _check_members(points: Sequence[Row], families: Container[str], problems: list[Problem]) -> None:
@@ -249,6 +259,7 @@ def _check_point(row: Row, problems: list[Problem]) -> None:
     if recompute and recomputed(recompute) is None:
         hint = "none, selective, full, the share of a forward pass that is repeated (0 to 1), or blank"
         refuse("recompute", f'recompute is "{recompute}"', hint)
+    _check_software(row, problems)
 
 
 def _check_sweep(row: Row, problems: list[Problem]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def fit_everything(
     *,
     spreads: Mapping[tuple[str, str], float] | None,
     schemes: Sequence[str] = tuple(SCHEMES),
-    meta: Mapping[str, Any] | None = None,
+    meta: Mapping[str, object] | None = None,
     workers: int = 1,
     say: Say = lambda text: None,
 ) -> Fitted:
@@ -230,6 +230,14 @@ def publisher_sizes(resolved: Resolved) -> Array:
     return np.asarray(count[position], dtype=np.float64)
 
 
+class BandFields(TypedDict):
+    """The fields of `Beliefs` that make bands, by mode."""
+
+    bands: dict[str, list[float]]
+    scales: dict[str, dict[str, object]]
+    conformal: dict[str, dict[str, float]]
+
+
 def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beliefs, Folds]:
     """Bands of every mode, from the errors of sources left out whole and, for the folds, without the errors of each."""
     data = resolved.observations
@@ -245,12 +253,11 @@ def with_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> tuple[Beli
         ]
         for scheme in folds.values
     }
-    return replace(beliefs, **_band_fields({mode: one for mode, (one, _) in found.items()})), replace(
-        folds, bands=without
-    )
+    banded = _band_fields({mode: one for mode, (one, _) in found.items()})
+    return replace(beliefs, **banded), replace(folds, bands=without)
 
 
-def _band_fields(learnt: Mapping[str, Learnt]) -> dict[str, Any]:
+def _band_fields(learnt: Mapping[str, Learnt]) -> BandFields:
     """The fields of `Beliefs` that make bands."""
     return {
         "bands": {mode: one.weights for mode, one in learnt.items()},
@@ -308,7 +315,13 @@ def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, f
     known = held_out(resolved, folds, beliefs, UNSEEN)
     ids = measured_families(data)
     found = {mode: choose_odds(bends(data, score_mode(data, mode, ids, known))) for mode in MODES[1:]}
-    unmeasured = []
+    unmeasured = unmeasured_bends(resolved, folds, beliefs)
+    return found | {"ratio": choose_odds(unmeasured)}
+
+
+def unmeasured_bends(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> list[Bend]:
+    """Every family's efficiency against its smallest K with nothing calibrated, by beliefs that have not seen its source."""
+    data, found = resolved.observations, []
     for one in ratios(resolved, folds, beliefs):
         if not one.rows.size:
             continue
@@ -316,7 +329,5 @@ def knee_odds(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, f
         base = accelerator_time(data, np.array([one.base]), data.target[[one.base]])[0]
         half = beliefs.factor("ratio", data.kinds[one.family]) * one.spread
         efficiency = base / tau
-        unmeasured.append(
-            Bend(one.family, data.at.k[one.rows], efficiency, efficiency * np.exp(-one.error), half)
-        )
-    return found | {"ratio": choose_odds(unmeasured)}
+        found.append(Bend(one.family, data.at.k[one.rows], efficiency, efficiency * np.exp(-one.error), half))
+    return found

@@ -90,7 +90,7 @@ def pack(full: Fit, keys: Mapping[str, Mapping[str, int]], fits: Mapping[str, Se
     return Folds(tuple(full.shifts.names), keys, values)
 
 
-def to_mapping(folds: Folds) -> dict[str, Any]:
+def to_mapping(folds: Folds) -> dict[str, object]:
     """Plain data for the folds file."""
     return {
         "schema": "perfmodel/folds/1",

@@ -7,6 +7,7 @@ sentences, points without a batch, a layout of which not even the degrees are kn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, get_args
@@ -25,6 +26,7 @@ from perfmodel.specs.stack import FrameworkClass, Stack
 from perfmodel.specs.usual import LARGEST_HOST, completed
 from perfmodel.specs.workload import Workload
 from perfmodel.validate.corpus import ALONE, batch_in_note, recomputed
+from perfmodel.validate.software import stack_facts
 from perfmodel.validate.tables import Row
 
 # Samples per accelerator where a source gives only a rate: typical of the kind. Only ratios over K are scored there.
@@ -60,7 +62,7 @@ SHARDING: dict[str, str | None] = {
 def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, Any]:
     """The job file of a point, but for the workload, which `workloads.csv` describes: see `workload_of`."""
     layout = layout_words(family, point, workload, memory_bytes)
-    replicas = point.get("k", 1.0) / (layout["tp"] * layout["pp"] * layout["cp"])
+    replicas = point.get("k", 1.0) / _cuts(layout)
     batch = _batch(family, point, workload, replicas)
     counts = workload.sample == "token" and batch / replicas < FEWEST_TOKENS
     per_item = (
@@ -78,12 +80,17 @@ def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -
         "framework": framework_of(family),
         "layout": layout
         | (_micro_batches(point, per_item, batch / replicas) or _at_once(family, point, workload)),
-        "sync_every": NEVER if family.text["sharding"] == ALONE else None,
+        "sync_every": NEVER if sharding_of(family, point) == ALONE else None,
         "bucket": family.number.get("bucket_bytes"),
         "timed_steps": _whole(point.number.get("run_steps")),
         "stack": stack_words(family, point),
     }
     return {key: value for key, value in words.items() if value not in (None, {})}
+
+
+def _cuts(layout: Mapping[str, object]) -> int:
+    """Accelerators that share one replica of the model."""
+    return math.prod(degree for name in ("tp", "pp", "cp") if isinstance(degree := layout[name], int))
 
 
 def workload_of(point: Row, workload: Workload) -> Workload:
@@ -92,7 +99,7 @@ def workload_of(point: Row, workload: Workload) -> Workload:
     return workload.model_copy(update=said) if said else workload
 
 
-def stack_words(family: Row, point: Row) -> dict[str, Any]:
+def stack_words(family: Row, point: Row) -> dict[str, object]:
     """Facts of the software."""
     return {
         key: value
@@ -104,7 +111,17 @@ def stack_words(family: Row, point: Row) -> dict[str, Any]:
             ("pads_vocabulary", False if point.number.get("vocab") else None),
         )
         if value is not None
-    }
+    } | stated_facts(family, point)
+
+
+def stated_facts(*rows: Row) -> dict[str, Any]:
+    """Facts in the column `stack` of rows; a later one wins."""
+    return {key: value for row in rows for key, value in stack_facts(row.text.get("stack", "")).items()}
+
+
+def sharding_of(family: Row, point: Row) -> str:
+    """The sharding of a point: its own, else that of its family."""
+    return point.text.get("sharding") or family.text["sharding"]
 
 
 def framework_of(family: Row) -> str:
@@ -113,14 +130,14 @@ def framework_of(family: Row) -> str:
     return name if name in get_args(FrameworkClass) else "other"
 
 
-def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
+def cluster_words(family: Row, point: Row | None = None) -> dict[str, object]:
     """The machine of a family, or of a point that uses fewer accelerators of each node."""
     whole = count = int(family.get("accelerators_per_node", 1.0))
     if point is not None and point.get("nodes", 1.0) > 1.0:
         count = min(whole, int(np.ceil(point.get("k", 1.0) / point.get("nodes", 1.0))))
     up, out = family.text["scale_up"], family.text["scale_out"]
     rate = family.number["network_gbit_per_s_per_node"]
-    node: dict[str, Any] = {
+    node: dict[str, object] = {
         "name": f"{family.text['accelerator']} x {count}",
         "accelerator": family.text["accelerator"],
         "accelerators_per_node": count,
@@ -129,7 +146,7 @@ def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
         node["scale_up"] = up
     if count < whole and whole > LARGEST_HOST:  # a slice or rack, of which these are the hosts
         node["scale_up_domain"] = whole
-    words: dict[str, Any] = {"node": node}
+    words: dict[str, object] = {"node": node}
     if out:
         words["scale_out"] = out
     if rate is not None:
@@ -137,9 +154,9 @@ def cluster_words(family: Row, point: Row | None = None) -> dict[str, Any]:
     return words
 
 
-def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, Any]:
+def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: float) -> dict[str, object]:
     """The layout of a point; where a source names neither tensor nor pipeline parallelism, the least that holds the weights."""
-    stated = family.text["sharding"]
+    stated = sharding_of(family, point)
     sharding = SHARDING.get(stated, stated)
     if sharding is None and family.text["framework_class"] == "xla":
         sharding = "fsdp"  # XLA programs shard weights over the mesh where nobody says otherwise
@@ -150,7 +167,7 @@ def layout_words(family: Row, point: Row, workload: Workload, memory_bytes: floa
         left = k / ((dp or 1.0) * cp)
         tp, pp = _least_cut(workload, left, memory_bytes) if dp is None else _whole_cut(left)
     experts = float(workload.experts or 1)
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "tp": int(tp),
         "pp": int(pp),
         "cp": int(cp),
@@ -310,7 +327,7 @@ class Jobs:
         if isinstance(job.layout, Layout):
             stated = {name: blank[name] for name in blank if point.text.get(name)}
             words = job.layout.model_dump(exclude_none=True) | stated
-        words |= _micro_batches(point, 1.0, batch * words["tp"] * words["pp"] * words["cp"] / k)
+        words |= _micro_batches(point, 1.0, batch * _cuts(words) / k)
         tokens = _real_tokens(point)
         said = {
             "k": (int(k),),
@@ -322,9 +339,11 @@ class Jobs:
             "seq_len": int(tokens) if tokens else job.seq_len,
             "timed_steps": _whole(point.number.get("run_steps")) or job.timed_steps,
         }
+        if facts := stated_facts(point):
+            said["stack"] = (job.stack or Stack()).model_copy(update=dict(Stack.model_validate(facts)))
         return job.model_copy(update=said)
 
-    def cluster(self, words: Mapping[str, Any]) -> Cluster:
+    def cluster(self, words: Mapping[str, object]) -> Cluster:
         """The machine that words describe, its unstated network as the catalogue's nodes have it."""
         key = repr(words)
         if key not in self._clusters:
@@ -333,7 +352,7 @@ class Jobs:
             self._clusters[key], _ = completed(read, self._catalog)
         return self._clusters[key]
 
-    def _layout(self, words: Mapping[str, Any]) -> Layout:
+    def _layout(self, words: Mapping[str, object]) -> Layout:
         key = repr(words)
         if key not in self._layouts:
             self._layouts[key] = Layout.model_validate(words)

@@ -4,6 +4,8 @@ A knee is declared at the first measured K where the predicted chance that the e
 some odds (`decide.knee.cautious`, as in `predict`). The odds are chosen on held-out families: as many knees within a
 factor of two as can be had while at most `ALARMS` of the straight families are alarmed. Measured and predicted knees are
 both read at the measured K, nothing is interpolated: a knee predicted just beyond the last measured K counts as missed.
+
+A knee that is stated with a band, from the two ends of the efficiency's band, holds where the measured one lies between.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class Bend:
     def declared(self, odds: float) -> float:
         """First K that the prediction declares to be below the threshold."""
         return first_below(self.k, cautious(self.predicted, self.half, odds))
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """First K below the threshold at the two ends of the prediction's band."""
+        return self.declared(RISK), self.declared(1.0 - RISK)
 
     @cached_property
     def on_grid(self) -> dict[float, float]:
@@ -131,3 +138,27 @@ def score_knees(families: Sequence[Bend], odds: Mapping[int, float]) -> KneeScor
         false_alarms=sum(bool(np.isfinite(one.declared(odds[one.family]))) for one in straight),
         odds=(min(used), max(used)),
     )
+
+
+def knees_in_bands(families: Sequence[Bend], weights: Array) -> dict[str, float | int | None]:
+    """How often the measured knee lies inside the stated band, and how often that band is closed, by weight of the families.
+
+    `bending` is about the families whose knee was measured: that of the others lies beyond the last K, as does the end of
+    every band that says so.
+    """
+    if not families:
+        return {"families": 0, "bending": 0}
+    knee = np.array([one.knee for one in families])
+    low, high = np.array([one.band for one in families]).T
+    inside, bent = (low <= knee) & (knee <= high), np.isfinite(knee)
+
+    def share(what: NDArray[np.bool_], among: NDArray[np.bool_]) -> float | None:
+        return float(np.average(what[among], weights=weights[among])) if among.any() else None
+
+    return {
+        "families": len(families),
+        "bending": int(bent.sum()),
+        "inside": share(inside, np.ones_like(bent)),
+        "inside_bending": share(inside, bent),
+        "closed_bending": share(np.isfinite(high), bent),
+    }

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class Peak:
         """Predicted over measured, less one; NaN where nothing was read."""
         return np.nan if self.measured is None else self.predicted / self.measured - 1.0
 
-    def mapping(self) -> dict[str, Any]:
+    def mapping(self) -> dict[str, object]:
         """As the result has it."""
         return {
             "run": self.run,
@@ -107,7 +106,7 @@ def _job(row: Row, catalog: Catalog) -> Job:
         "accelerator": row.text["accelerator"],
         "accelerators_per_node": count,
     }
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "workload": row.text["workload"],
         "cluster": {"node": node},
         "k": int(row.get("k", 1.0)),
@@ -116,10 +115,10 @@ def _job(row: Row, catalog: Catalog) -> Job:
     return load_job(words, overrides=dict(_flat(said)), catalog=catalog)
 
 
-def _flat(said: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _flat(said: Mapping[str, object]) -> Iterable[tuple[str, object]]:
     """Keys of a job, those of its workload with their dots: they change a named one."""
     for key, value in said.items():
-        if key == "workload":
+        if key == "workload" and isinstance(value, Mapping):
             yield from ((f"workload.{name}", inner) for name, inner in value.items())
         else:
             yield key, value
@@ -162,7 +161,7 @@ def _peak(row: Row, job: Job) -> Peak:
     )
 
 
-def memory_figures(peaks: Sequence[Peak]) -> dict[str, Any]:
+def memory_figures(peaks: Sequence[Peak]) -> dict[str, object]:
     """Errors of all peaks and of each source's, and how many runs were rightly said to fit or not to fit."""
     if not peaks:
         return {"runs": 0, "median_ape": None, "mean_ape": None, "worst_ape": None}
@@ -181,7 +180,7 @@ def memory_figures(peaks: Sequence[Peak]) -> dict[str, Any]:
     }
 
 
-def _errors(peaks: Sequence[Peak]) -> dict[str, Any]:
+def _errors(peaks: Sequence[Peak]) -> dict[str, object]:
     error = np.array([one.error for one in peaks])
     inside = [one.low <= (one.measured or 0.0) <= one.high for one in peaks]
     size = np.abs(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ LARGEST_FACTOR = 20.0  # beyond it, a term was as good as missing
 
 def worst(
     data: Observations, scored: Scored, beliefs_for: Callable[[int], Beliefs], count: int = SHOWN
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The `count` families with the largest mean absolute error, in falling order, with the likely reason."""
     error = scored.error(data)
     owner = data.family[scored.rows]

@@ -7,9 +7,10 @@ advice names what the job leaves to defaults, and the coefficients that would ex
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +85,15 @@ def validate_job(job: Job, timings: Path, beliefs: Beliefs | None = None, *, see
     predicted = made.time_s
     error = predicted / measured - 1.0
     in_band = (made.low_s <= measured) & (measured <= made.high_s)
-    laws = _laws(k, measured, batch, good)
+    beyond, laws = _laws(k, measured, batch, good)
+    if beyond is not None:
+        rows = np.isin(k, beyond["k"]) & good
+        beyond["median_ape"] = float(np.median(np.abs(error[rows])))
     scores = _scores(error[good], in_band[good])
     advice = _advice(
         job, known, made, measured, scores["median_ape"], bool(np.isfinite(table.global_batch).all())
     )
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "k": k.astype(int),
         "global_batch": batch,
         "repeats": table.repeats,
@@ -102,15 +106,11 @@ def validate_job(job: Job, timings: Path, beliefs: Beliefs | None = None, *, see
         "reason": list(made.reasons),
         "layout": [name if ok else None for name, ok in zip(made.names, good, strict=True)],
         **scores,
-        "beyond": laws.pop("beyond"),
-        "laws": laws["laws"],
+        "beyond": beyond,
+        "laws": laws,
         "advice": advice,
     }
-    beyond = result["beyond"]
-    if beyond is not None:
-        rows = np.isin(k, beyond["k"]) & good
-        beyond["median_ape"] = float(np.median(np.abs(error[rows])))
-    result["answer"] = _sentence(result, good)
+    result["answer"] = _sentence(scores, in_band & good, beyond, laws, good)
     result["notes"] = [
         *foreign(job, known),
         *unmeasured(job, known),
@@ -135,7 +135,7 @@ def _batch(job: Job, k: Array) -> Array:
     return np.full_like(k, float(job.global_batch or 1))
 
 
-def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, Any]:
+def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, float]:
     size = np.abs(error)
     return {
         "points": int(size.size),
@@ -146,16 +146,34 @@ def _scores(error: Array, in_band: NDArray[np.bool_]) -> dict[str, Any]:
     }
 
 
-def _laws(k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]) -> dict[str, Any]:
+class Beyond(TypedDict, total=False):
+    """The K at which laws are scored, those through which they go, and the error of the prediction there."""
+
+    k: list[int]
+    fitted_to: list[int]
+    median_ape: float
+
+
+class LawError(TypedDict):
+    """A law through the smallest K, and its errors beyond."""
+
+    predicted_s: Array
+    median_ape: float
+    mean_ape: float
+
+
+def _laws(
+    k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]
+) -> tuple[Beyond | None, dict[str, LawError]]:
     """Each law through the two smallest K, scored beyond them."""
     if k.size <= LAW_POINTS:
-        return {"beyond": None, "laws": {}}
+        return None, {}
     tau = k * measured / batch
     seen = np.arange(k.size) < LAW_POINTS
     rows = ~seen & good
     if not rows.any():
-        return {"beyond": None, "laws": {}}
-    found = {}
+        return None, {}
+    found: dict[str, LawError] = {}
     for name in baselines.NAMES:
         time = baselines.predict(name, k[seen], tau[seen], k) * batch / k
         ape = np.abs(time[rows] / measured[rows] - 1.0)
@@ -164,20 +182,17 @@ def _laws(k: Array, measured: Array, batch: Array, good: NDArray[np.bool_]) -> d
             "median_ape": float(np.median(ape)),
             "mean_ape": float(ape.mean()),
         }
-    return {
-        "beyond": {"k": k[rows].astype(int).tolist(), "fitted_to": k[seen].astype(int).tolist()},
-        "laws": found,
-    }
+    return {"k": k[rows].astype(int).tolist(), "fitted_to": k[seen].astype(int).tolist()}, found
 
 
 def _advice(
     job: Job, beliefs: Beliefs, made: Curve, measured: Array, median: float, batches_given: bool
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """What to look at first: the kind of time, the defaults, then the coefficients."""
     good = made.feasible
     if median <= CLOSE:
         return []
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     ratio = float(np.median(measured[good] / made.time_s[good]))
     if ratio > WHOLE_RUN or ratio < 1.0 / WHOLE_RUN:
         steps = f", and the job states {job.steps} steps" if job.steps else ""
@@ -216,7 +231,7 @@ def open_keys(job: Job, batches_given: bool) -> list[tuple[str, str]]:
     return open_
 
 
-def _suspects(beliefs: Beliefs, made: Curve, measured: Array) -> list[dict[str, Any]]:
+def _suspects(beliefs: Beliefs, made: Curve, measured: Array) -> list[dict[str, object]]:
     """Coefficients that explain the errors when they alone move, the likeliest first.
 
     With r the log errors and J the slopes of one coefficient, it moves by ``x = J.r / (J.J + n/s^2)`` of the log, s being
@@ -251,16 +266,21 @@ def _suspects(beliefs: Beliefs, made: Curve, measured: Array) -> list[dict[str, 
     ]
 
 
-def _sentence(result: dict[str, Any], good: NDArray[np.bool_]) -> str:
-    inside = sum(1 for b in result["in_band"] if b)
+def _sentence(
+    scores: Mapping[str, float],
+    held: NDArray[np.bool_],
+    beyond: Beyond | None,
+    laws: Mapping[str, LawError],
+    good: NDArray[np.bool_],
+) -> str:
+    inside = int(held.sum())
     text = (
-        f"Median error {result['median_ape']:.1%} over {result['points']} K ({inside} inside the 90 % band)"
+        f"Median error {scores['median_ape']:.1%} over {scores['points']} K ({inside} inside the 90 % band)"
     )
-    side = "slow" if result["bias"] > 0 else "fast"
-    text += f", on the median {abs(result['bias']):.1%} too {side}." if abs(result["bias"]) >= 0.005 else "."
+    side = "slow" if scores["bias"] > 0 else "fast"
+    text += f", on the median {abs(scores['bias']):.1%} too {side}." if abs(scores["bias"]) >= 0.005 else "."
     if (~good).any():
         text += f" At {int((~good).sum())} K the job does not run."
-    beyond, laws = result["beyond"], result["laws"]
     if beyond is not None and laws:
         best = min(laws, key=lambda name: laws[name]["median_ape"])
         text += (

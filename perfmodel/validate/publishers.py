@@ -16,7 +16,7 @@ from perfmodel.validate.tables import Row
 
 Half = Literal["choose", "report"]
 HALVES: tuple[Half, ...] = get_args(Half)
-COLUMN = "publisher"
+COLUMN, STACK = "publisher", "stack"
 
 
 def half_of(publisher: str) -> Half:
@@ -29,8 +29,12 @@ def half_of(publisher: str) -> Half:
 
 
 def with_publisher(family: Row, sources: Mapping[str, Row]) -> Row:
-    """The family with its publisher in the column of that name; blank only where its source is blank too."""
+    """The family with its publisher in the column of that name; blank only where its source is blank too.
+
+    What its source states of the software of all its families (`stack`) stands in for what the family leaves blank.
+    """
     source = family.text["source"]
-    of_source = sources[source].text.get(COLUMN, "") if source in sources else ""
-    found = family.text.get(COLUMN, "") or of_source or source
-    return replace(family, text={**family.text, COLUMN: found})
+    of_source = sources[source].text if source in sources else {}
+    found = family.text.get(COLUMN, "") or of_source.get(COLUMN, "") or source
+    stack = family.text.get(STACK, "") or of_source.get(STACK, "")
+    return replace(family, text={**family.text, COLUMN: found, STACK: stack})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.calibrate.observations import Observations
 from perfmodel.errors import did_you_mean
+from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.constants import ATTENTION_PASSES, FAST_CONVOLUTION
 from perfmodel.physics.layouts import Layouts, joined, pick
 from perfmodel.physics.machine import Machine
@@ -20,6 +20,7 @@ from perfmodel.physics.operations import Operations, stack, take
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.job import Job
 from perfmodel.specs.workload import Workload
+from perfmodel.training.curve import stated
 from perfmodel.training.given import as_run
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.validate.consistency import batchless_apart, contradiction, repeated
@@ -107,6 +108,7 @@ def _only(data: Observations, kept: Index) -> Observations:
         target=data.target[kept],
         family=data.family[kept],
         normalised=data.normalised[kept],
+        stated=None if data.stated is None else data.stated[:, kept],
     )
 
 
@@ -223,7 +225,7 @@ def _observe(
     """What the set-ups of all points give, stacked; and why a prediction of each point's job would refuse its layout."""
     position = {row.text["family"]: i for i, row in enumerate(families)}
     family = np.array([position[point.text["family"]] for point in points], dtype=np.intp)
-    curves: dict[tuple[Any, ...], tuple[Job, list[int]]] = {}
+    curves: dict[tuple[object, ...], tuple[Job, list[int]]] = {}
     k, batch, target = (np.empty(len(points)) for _ in range(3))
     normalised = np.array([point.number["global_batch"] is None for point in points], dtype=bool)
     for i, (point, index) in enumerate(zip(points, family, strict=True)):
@@ -237,9 +239,12 @@ def _observe(
         curves.setdefault((index, id(job.layout), id(job.cluster), *facts), (job, []))[1].append(i)
     stacked = _Stacked(len(points))
     features: dict[int, dict[str, str]] = {}
-    for (index, *_), (job, rows) in curves.items():
+    coefficients = np.full((len(NAMES), len(points)), np.nan)
+    for job, rows in curves.values():
         setup = replace(setup_of(job), k=k[rows], global_batch=batch[rows])
-        features.setdefault(int(index), setup.features())
+        features.setdefault(int(family[rows[0]]), setup.features())
+        for name, value in stated(setup).items():
+            coefficients[NAMES.index(name), rows] = np.log(value)
         stacked.add(setup, np.array(rows, dtype=np.intp))
     observations = Observations(
         ops=stacked.operations(),
@@ -252,6 +257,7 @@ def _observe(
         kinds=tuple(workloads[row.text["workload"]].kind for row in families),
         normalised=normalised,
         weights=_weights(families, points, family),
+        stated=None if np.isnan(coefficients).all() else coefficients,
     )
     return observations, stacked.refusals
 
@@ -289,9 +295,7 @@ class _Stacked:
         return found
 
 
-def _weights(
-    families: tuple[Row, ...], points: Sequence[Row], family: np.ndarray[Any, np.dtype[np.intp]]
-) -> tuple[float, ...]:
+def _weights(families: tuple[Row, ...], points: Sequence[Row], family: NDArray[np.intp]) -> tuple[float, ...]:
     """Families of a group that their source made up of the same timings count together as one."""
     composed = {
         int(index)

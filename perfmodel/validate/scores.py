@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,7 +58,7 @@ def bands(
 
 def summary(
     log_error: Array, half: Array, family: NDArray[np.intp], weights: Array | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All figures of a set of points; every family weighs the same where `weights` says nothing else."""
     if not log_error.size:
         return {"families": 0, "points": 0}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,14 +27,14 @@ from perfmodel.validate.serving_table import read_runs
 
 def validate_serving(
     path: Path, catalog: Catalog, *, scheme: str, is_shipped: bool, refit: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Figures of every target; on the shipped corpus each run is predicted without its fold.
 
     `refit` fits the folds again instead of reading the shipped ones. On other runs the shipped beliefs are used as they are. Rows that cannot be predicted are listed with the reason.
     """
     rows = read_runs(path).rows
     runs = resolve_runs(rows, catalog)
-    told: dict[str, Any] = {"runs": len(rows), "scored": len(runs)}
+    told: dict[str, object] = {"runs": len(rows), "scored": len(runs)}
     told |= {target: {"rows": 0, "sources": 0} for target in TARGETS}
     beliefs = shipped_beliefs()
     if len(runs):
@@ -49,10 +48,11 @@ def validate_serving(
         else:
             found = predict(runs, beliefs)
             simple = baselines.constants(runs, beliefs.meta.get("constants", {}))
-        told |= figures(runs, found, beliefs)
+        scored = figures(runs, found, beliefs)
         beside = baselines.figures(runs, {"roofs": baselines.roofs(runs), "constant_shares": simple})
         for target, laws in beside.items():
-            told[target]["baselines"] = laws
+            scored[target]["baselines"] = laws
+        told |= scored
         told["knee"] = knee_figures(runs, found)
         told["not_predicted"] = _not_predicted(runs, found)
     told["unresolved"] = reasons(runs.unresolved)
@@ -85,10 +85,10 @@ def _not_predicted(runs: ServingRuns, found: Predicted) -> dict[str, int]:
     }
 
 
-def _unseen(runs: ServingRuns, beliefs: ServingBeliefs) -> list[dict[str, Any]]:
+def _unseen(runs: ServingRuns, beliefs: ServingBeliefs) -> list[dict[str, object]]:
     """Values of levels that no run of the fit has, with their rows: the bands there are of what is not known."""
     known = {(level, value) for _, level, value in beliefs.values if beliefs.counts.get((_, level, value))}
-    found = []
+    found: list[dict[str, object]] = []
     for level in ("engine", "vendor", "link"):
         values, counts = np.unique(runs.features.get(level, np.array([], dtype=str)), return_counts=True)
         found += [

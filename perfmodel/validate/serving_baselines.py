@@ -82,9 +82,9 @@ def constants(runs: ServingRuns, given: Mapping[str, Any]) -> dict[str, Array]:
     return dict(zip(FITTED, found, strict=True))
 
 
-def figures(runs: ServingRuns, answers: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Any]]:
+def figures(runs: ServingRuns, answers: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, object]]:
     """Errors by target and baseline, on the rows that each can answer."""
-    told: dict[str, dict[str, Any]] = {}
+    told: dict[str, dict[str, object]] = {}
     measured = dict(zip(FITTED, measured_logs(runs), strict=True))
     for target in FITTED:
         told[target] = {}

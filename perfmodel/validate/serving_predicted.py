@@ -181,7 +181,7 @@ def predict_left_out(runs: ServingRuns, left_out: LeftOut) -> Predicted:
     return found
 
 
-def packed(left_out: Mapping[str, LeftOut]) -> dict[str, Any]:
+def packed(left_out: Mapping[str, LeftOut]) -> dict[str, object]:
     """Plain data for the file of folds: by scheme and fold, [logarithm, spread, rows] of each shift."""
     return {
         "schema": FOLD_SCHEMA,

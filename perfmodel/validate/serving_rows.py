@@ -90,7 +90,7 @@ class ServingRuns:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, at: NDArray[Any]) -> ServingRuns:
+    def take(self, at: NDArray[np.bool_ | np.intp]) -> ServingRuns:
         """Some of the runs, by index or mask."""
         index = np.arange(len(self))[at]
         return replace(
@@ -154,7 +154,7 @@ def resolve_runs(rows: Sequence[Row], catalog: Catalog) -> ServingRuns:
 def _stacked(
     found: Sequence[_One], unresolved: Sequence[tuple[Row, str]], contradicted: Sequence[tuple[Row, str]]
 ) -> ServingRuns:
-    def column(of: Callable[[_One], Mapping[str, Any]], name: str) -> Any:
+    def column(of: Callable[[_One], Mapping[str, object]], name: str) -> Any:
         return np.array([of(one)[name] for one in found])
 
     deployment = {
@@ -464,7 +464,7 @@ def _check(one: _One) -> None:
         raise ContradictedError("tokens sooner than the weights can be read once; drafted tokens perhaps")
 
 
-def reasons(listed: Sequence[tuple[Row, str]]) -> list[dict[str, Any]]:
+def reasons(listed: Sequence[tuple[Row, str]]) -> list[dict[str, object]]:
     """Why rows were not scored, with their count and the first place of each, most frequent first."""
     counts = Counter(reason for _, reason in listed)
     first = {reason: row.place for row, reason in reversed(listed)}

@@ -5,7 +5,7 @@ Rows weigh the same in the figures of a target; under `by_source_weight` every s
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,7 @@ def half_widths(beliefs: ServingBeliefs, found: Predicted, target: str) -> Array
 
 def summary(
     error: Array, half: Array, source: NDArray[np.str_], weight: Array | None = None
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Errors and bands of some rows, which weigh the same unless told otherwise."""
     weight = np.ones(error.size) if weight is None else weight
     relative, inside = np.abs(np.expm1(error)), (np.abs(error) <= half).astype(float)
@@ -129,9 +129,9 @@ def summary(
     }
 
 
-def figures(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs) -> dict[str, Any]:
+def figures(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs) -> dict[str, dict[str, object]]:
     """All figures by target; a target that nobody measured has zero rows."""
-    told: dict[str, Any] = {}
+    told: dict[str, dict[str, object]] = {}
     for target in TARGETS:
         error = log_errors(runs, found, target)
         rows = np.flatnonzero(np.isfinite(error))
@@ -145,27 +145,31 @@ def figures(runs: ServingRuns, found: Predicted, beliefs: ServingBeliefs) -> dic
             source = runs.features["source"]
             for name, some in (("below_saturation", below), ("above_saturation", above)):
                 if some.size:
-                    told[target][name] = summary(error[some], half[some], source[some])
                     near = np.abs(error[some]) <= np.log(_FACTOR)
-                    told[target][name]["within_factor_1_5"] = float(near.mean())
+                    told[target][name] = {
+                        **summary(error[some], half[some], source[some]),
+                        "within_factor_1_5": float(near.mean()),
+                    }
         calibrated = calibrated_figures(runs, found, target)
         if calibrated:
             told[target]["calibrated"] = calibrated
     return told
 
 
-def _of_rows(runs: ServingRuns, error: Array, half: Array, rows: NDArray[np.intp]) -> dict[str, Any]:
+def _of_rows(runs: ServingRuns, error: Array, half: Array, rows: NDArray[np.intp]) -> dict[str, object]:
     source = runs.features["source"][rows]
-    made = summary(error[rows], half[rows], source)
-    made["by_source_weight"] = summary(error[rows], half[rows], source, source_weights(source))
-    made["by"] = {}
+    by = {}
     for name in _BY:
         keys = runs.features[name][rows]
-        made["by"][name] = {
+        by[name] = {
             str(value): summary(error[rows][keys == value], half[rows][keys == value], source[keys == value])
             for value in np.unique(keys)
         }
-    return made
+    return {
+        **summary(error[rows], half[rows], source),
+        "by_source_weight": summary(error[rows], half[rows], source, source_weights(source)),
+        "by": by,
+    }
 
 
 def curves(runs: ServingRuns) -> list[tuple[NDArray[np.intp], Array]]:
@@ -194,7 +198,7 @@ def _without_load(alike: tuple[str, ...]) -> tuple[str, ...]:
     return (*alike[:-1], alike[-1].split(";")[0])
 
 
-def calibrated_figures(runs: ServingRuns, found: Predicted, target: str) -> dict[str, Any]:
+def calibrated_figures(runs: ServingRuns, found: Predicted, target: str) -> dict[str, object]:
     """Errors of the other points of a curve after one in its middle, or its two ends, rescaled the prediction."""
     error = log_errors(runs, found, target)
     left: dict[str, list[Array]] = {"one_point": [], "two_points": [], "none": []}
@@ -215,7 +219,7 @@ def calibrated_figures(runs: ServingRuns, found: Predicted, target: str) -> dict
         left["two_points"].append((error[rows] - between)[1:-1])
     if not count:
         return {}
-    made: dict[str, Any] = {"curves": count}
+    made: dict[str, object] = {"curves": count}
     for name, parts in left.items():
         relative = np.abs(np.expm1(np.concatenate(parts)))
         even = np.ones(relative.size)
@@ -228,7 +232,7 @@ def calibrated_figures(runs: ServingRuns, found: Predicted, target: str) -> dict
     return made
 
 
-def knee_figures(runs: ServingRuns, found: Predicted) -> dict[str, Any]:
+def knee_figures(runs: ServingRuns, found: Predicted) -> dict[str, object]:
     """The load at which the time per token is twice that of the lowest: predicted over measured, of the curves that reach it."""
     ratios = []
     with np.errstate(divide="ignore", invalid="ignore"):

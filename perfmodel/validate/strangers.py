@@ -8,7 +8,7 @@ generation and width of arithmetic, and the physics with textbook beliefs that n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def sources_of(resolved: Resolved) -> NDArray[np.str_]:
     return np.array([row.text["publisher"] for row in resolved.families])
 
 
-def source_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:
+def source_figures(resolved: Resolved, scored: Scored) -> dict[str, object]:
     """Errors and coverage with every source weighing the same: of all, by class, by band of K and by half of the sources."""
     data, sources = resolved.observations, sources_of(resolved)
     family, error = data.family[scored.rows], scored.error(resolved.observations)
@@ -66,7 +66,7 @@ def source_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:
         "half": np.array([half_of(name) for name in sources.tolist()])[family],
     }
 
-    def figures(inside: NDArray[np.bool_]) -> dict[str, Any]:
+    def figures(inside: NDArray[np.bool_]) -> dict[str, object]:
         weights = by_source(family[inside], sources)
         found = summary(error[inside], scored.half[inside], family[inside], weights)
         return {"sources": int(np.unique(sources[family[inside]]).size), **found}
@@ -87,7 +87,7 @@ def source_figures(resolved: Resolved, scored: Scored) -> dict[str, Any]:
 
 def baseline_figures(
     resolved: Resolved, scored: Scored, tables: Callable[[int], Mapping[str, float]]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Errors of answers that need no fit of the physics, at the rows of a prediction from datasheets.
 
     `tables` gives, for a family, utilisations that were found without it.

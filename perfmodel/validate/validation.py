@@ -26,9 +26,10 @@ from perfmodel.validate.fitting import (
     fold_of_families,
     held_out,
     measured_families,
+    unmeasured_bends,
 )
 from perfmodel.validate.folds import STRANGER, Folds, scheme_of, shipped_folds
-from perfmodel.validate.knees import bends, crossfit_odds, score_knees
+from perfmodel.validate.knees import bends, crossfit_odds, knees_in_bands, score_knees
 from perfmodel.validate.memory import PEAKS, memory_figures, read_peaks
 from perfmodel.validate.misses import worst
 from perfmodel.validate.protocol import MODES, Scored, accelerator_time, score_mode
@@ -88,17 +89,22 @@ def validate(
     else:
         beliefs_for, fold_of, tables = _always(shipped_beliefs()), None, _always(shipped_utilisations())
     ids = measured_families(data)
-    result: dict[str, Any] = {"modes": {}, "families": []}
+    figures: dict[str, dict[str, object]] = {}
+    families: list[dict[str, object]] = []
+    result: dict[str, object] = {"modes": figures, "families": families}
     far: list[str] = []
     for mode in modes:
         scored = score_mode(data, mode, ids, beliefs_for)
-        result["modes"][mode] = mode_figures(resolved, scored, fold_of, tables)
-        result["modes"][mode]["worst"] = worst(data, scored, beliefs_for)
-        result["families"] += family_rows(resolved, scored)
+        figures[mode] = mode_figures(resolved, scored, fold_of, tables)
+        figures[mode]["worst"] = worst(data, scored, beliefs_for)
+        families += family_rows(resolved, scored)
         if mode == "datasheet" and not is_shipped:
             far += _far_off(resolved, scored)
     if is_shipped:
-        strangers = result["modes"] if scheme == STRANGER else _strangers(catalog, modes, *fitted)
+        stated = resolved if scheme == STRANGER else _as_stated(catalog)
+        strangers = figures if scheme == STRANGER else _strangers(stated, modes, *fitted)
+        if "datasheet" in strangers:
+            strangers["datasheet"]["knee_bands"] = _knee_bands(stated, *fitted)
         result["schemes"] = {STRANGER: {"modes": strangers}}
     result["collectives"] = collective_figures(sweeps, catalog, is_shipped)
     peaks = (folder or shipped_corpus()) / PEAKS
@@ -114,7 +120,7 @@ def validate(
         {"point": row.place, "family": row.text["family"], "reason": how}
         for row, how in resolved.contradicted
     ]
-    scored_families = {row["family"] for row in result["families"]}
+    scored_families = {str(row["family"]) for row in families}
     result["notes"] = [
         *([] if is_shipped else _flattered(resolved)),
         *_left_out(corpus),
@@ -271,7 +277,7 @@ def shipped_utilisations() -> dict[str, float]:
 
 
 def _refitted(resolved: Resolved, scheme: str, catalog: Catalog) -> tuple[Folds, Beliefs]:
-    stated = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+    stated = _as_stated(catalog)
     schemes = tuple(dict.fromkeys((UNSEEN, scheme_of(scheme))))
     fitted = fit_everything(resolved, stated, spreads={}, schemes=schemes, workers=os.cpu_count() or 1)
     return fitted.folds, fitted.beliefs
@@ -296,9 +302,15 @@ def _held_out(
     )
 
 
-def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Beliefs) -> dict[str, Any]:
+def _as_stated(catalog: Catalog) -> Resolved:
+    """The shipped corpus with the labels of its sources."""
+    return resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
+
+
+def _strangers(
+    resolved: Resolved, modes: Sequence[str], folds: Folds, beliefs: Beliefs
+) -> dict[str, dict[str, object]]:
     """Figures of all modes with whole sources left out and the labels that they state."""
-    resolved = resolve(read_corpus(shipped_corpus(), catalog, as_stated=True), catalog, SCORED_GRADES)
     beliefs_for, fold_of, tables = _held_out(resolved, STRANGER, folds, beliefs)
     ids = measured_families(resolved.observations)
     return {
@@ -309,12 +321,19 @@ def _strangers(catalog: Catalog, modes: Sequence[str], folds: Folds, beliefs: Be
     }
 
 
+def _knee_bands(resolved: Resolved, folds: Folds, beliefs: Beliefs) -> dict[str, float | int | None]:
+    """How knees that nothing was measured for hold in their bands, every source weighing the same."""
+    curves = unmeasured_bends(resolved, folds, beliefs)
+    weights = by_source(np.array([one.family for one in curves], dtype=np.intp), sources_of(resolved))
+    return knees_in_bands(curves, weights)
+
+
 def mode_figures(
     resolved: Resolved,
     scored: Scored,
     fold_of: Mapping[int, int] | None,
     tables: Callable[[int], Mapping[str, float]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All figures of one mode, overall and by kind, accelerator, source and node crossing.
 
     `tables` has the utilisations that a baseline of `datasheet` is made of.
@@ -333,10 +352,10 @@ def mode_figures(
         figures["knee"] = knees.as_dict()
     else:
         figures["knee_within_factor_2"] = None
-    figures["skipped"] = _count(scored.skipped.values())
+    skipped = _count(scored.skipped.values())
+    figures["skipped"] = skipped
     figures["skipped_families"] = {
-        reason: [name for name, why in scored.skipped.items() if why == reason]
-        for reason in figures["skipped"]
+        reason: [name for name, why in scored.skipped.items() if why == reason] for reason in skipped
     }
     figures["normalised_points"] = int(data.normalised[scored.rows].sum())
     figures["by"] = {
@@ -386,7 +405,7 @@ def _keys(resolved: Resolved, scored: Scored) -> dict[str, NDArray[np.str_]]:
 
 def law_figures(
     resolved: Resolved, scored: Scored, only: NDArray[np.bool_] | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Errors of the one-line laws on the same points, families weighing the same or, apart, sources."""
     data = resolved.observations
     if scored.mode == "datasheet" or not scored.rows.size:
@@ -405,7 +424,7 @@ def law_figures(
     weights = by_source(family[chosen], sources_of(resolved))
     keys = ("median_ape", "mean_ape", "p90_ape")
 
-    def figures(error: NDArray[np.float64]) -> dict[str, Any]:
+    def figures(error: NDArray[np.float64]) -> dict[str, object]:
         alike, of_sources = (errors(error, family[chosen], w) for w in (None, weights))
         return {key: alike[key] for key in keys} | {
             "by_source_weight": {key: of_sources[key] for key in keys}
@@ -414,7 +433,7 @@ def law_figures(
     return {name: figures(values[chosen]) for name, values in log_errors.items()}
 
 
-def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, Any]]:
+def family_rows(resolved: Resolved, scored: Scored) -> list[dict[str, object]]:
     """Every prediction, family by family."""
     data = resolved.observations
     owner = data.family[scored.rows]
@@ -445,7 +464,7 @@ def _digits(seconds: float) -> float:
     return float(f"{seconds:.5g}")
 
 
-def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, Any]:
+def collective_figures(sweeps: Sequence[Row], catalog: Catalog, is_shipped: bool) -> dict[str, object]:
     """Errors of the collective timings, or zero points where there are none."""
     if not sweeps:
         return {"points": 0, "median_ape": None, "mean_ape": None, "p90_ape": None}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import Catalog
@@ -19,6 +19,7 @@ from perfmodel.web.service import ServiceIf
 
 if TYPE_CHECKING:
     from perfmodel.beliefs.population import Beliefs
+    from perfmodel.physics.layouts import Layouts
     from perfmodel.specs.hardware import Cluster
     from perfmodel.specs.job import Job
     from perfmodel.training.curve import Curve
@@ -28,8 +29,8 @@ MOST_FITS = 64
 SEARCH_BYTES = 5 * 1024 * 1024
 CURVE_BYTES = 5 * 1024 * 1024  # sixty or so in each worker
 # What a drag may move without moving the curve, and without moving the layouts to choose from.
-MONEY: dict[str, Any] = {"price": None, "fixed": None, "steps": None, "grid": None}
-LINKS: dict[str, Any] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
+MONEY: dict[str, object] = {"price": None, "fixed": None, "steps": None, "grid": None}
+LINKS: dict[str, object] = {"bandwidth": None, "latency": None, "jitter": None, "timings": (), "seed": 0}
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 
@@ -37,15 +38,15 @@ SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 class Answers(Protocol):
     """What the server asks for. Every method runs in a worker thread and may raise `SpecError`."""
 
-    def catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, object]:
         """Workloads, clusters and grids to choose from, with the values that the page's sliders start at."""
         ...
 
-    def predict(self, request: WhatIf) -> dict[str, Any]:
+    def predict(self, request: WhatIf) -> dict[str, object]:
         """The envelope of a prediction."""
         ...
 
-    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, object]:
         """The envelope of a comparison."""
         ...
 
@@ -53,7 +54,7 @@ class Answers(Protocol):
         """The catalogue's name of the link between the cluster's nodes."""
         ...
 
-    def service(self, request: ServiceIf) -> dict[str, Any]:
+    def service(self, request: ServiceIf) -> dict[str, object]:
         """The envelope of a predicted service."""
         ...
 
@@ -76,7 +77,7 @@ class Library:
         }
         self._reading = threading.Lock()  # the catalogue remembers what it read
 
-    def catalogue(self) -> dict[str, Any]:
+    def catalogue(self) -> dict[str, object]:
         """Names with what a person needs to choose; an entry that cannot be read is left out and counted."""
         catalog, unreadable = self._catalog, 0
         workloads, clusters = [], []
@@ -103,7 +104,7 @@ class Library:
             "unreadable": unreadable,
         }
 
-    def predict(self, request: WhatIf) -> dict[str, Any]:
+    def predict(self, request: WhatIf) -> dict[str, object]:
         """The envelope of a prediction; the measured steps of a calibration stand beside the curve."""
         from perfmodel.decide.prediction import predict
 
@@ -115,7 +116,7 @@ class Library:
             envelope["result"]["measured"] = [{"k": row.k, "time_s": row.time_s} for row in request.timings]
         return envelope
 
-    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, Any]:
+    def compare(self, a: WhatIf, b: WhatIf) -> dict[str, object]:
         """Both predictions, and the changed inputs that explain the difference."""
         from perfmodel.explain.comparison import compare
 
@@ -132,7 +133,7 @@ class Library:
         link = job.cluster.network
         return link.name if link is not None else None
 
-    def service(self, request: ServiceIf) -> dict[str, Any]:
+    def service(self, request: ServiceIf) -> dict[str, object]:
         """The envelope of a predicted service."""
         from perfmodel.decide.serving.prediction import predict_serving
         from perfmodel.specs.jobs import load_any_job
@@ -145,7 +146,7 @@ class Library:
             raise SpecError(Problem("--serving", code="S010", message="no service was asked for"))
         return predict_serving(job).envelope()
 
-    def _cluster(self, name: str, cluster: Cluster) -> dict[str, Any]:
+    def _cluster(self, name: str, cluster: Cluster) -> dict[str, object]:
         link = cluster.network
         price, _ = resolve_price(None, cluster, self._catalog, Mark(Source("")))
         return {
@@ -238,6 +239,6 @@ class Library:
         return found
 
 
-def _bytes_in(struct: Any) -> int:
+def _bytes_in(struct: Curve | Layouts) -> int:
     """Size of a struct's own arrays, and something for the rest of it."""
     return 8192 + sum(int(getattr(getattr(struct, f.name), "nbytes", 0)) for f in fields(struct))

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
+from string import Template
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +36,18 @@ STATIC = {
     "style.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+_CURRENT = ' aria-current="page"'
+# What the head that the pages share says on each of them: `head.html` stands before the rest of the page.
+HEADS = {
+    "index.html": {
+        "word": "what if", "script": "app.js", "training": _CURRENT, "serving": "",
+        "description": "Predict how a distributed training job scales, and what moves the knee.",
+    },
+    "serving.html": {
+        "word": "a service", "script": "serving.js", "training": "", "serving": _CURRENT,
+        "description": "Predict throughput, latency and price of a model that answers requests.",
+    },
+}  # fmt: skip
 Model = TypeVar("Model", bound=BaseModel)
 _SECONDS = 60.0  # for one answer; far beyond any sane one
 
@@ -173,8 +186,12 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def _static(name: str) -> Callable[[Request], Any]:
-    body = resources.files("perfmodel.web").joinpath("static", name).read_bytes()
+def _static(name: str) -> Callable[[Request], object]:
+    files = resources.files("perfmodel.web").joinpath("static")
+    body = files.joinpath(name).read_bytes()
+    if name in HEADS:
+        head = files.joinpath("head.html").read_text(encoding="utf-8")
+        body = Template(head).substitute(HEADS[name]).encode() + body
     tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
     async def serve(request: Request) -> Response:

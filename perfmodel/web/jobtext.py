@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+from collections.abc import Mapping
 
 from perfmodel.web.requests import WhatIf
 
@@ -52,7 +52,7 @@ def command(request: WhatIf) -> str:
             words += [flags[key], str(value)]
         elif key == "regime":
             words += ["--regime", str(value)] if value != "strong" else []
-        elif key == "layout":
+        elif key == "layout" and isinstance(value, Mapping):
             words += ["--layout", ",".join(f"{name}={item}" for name, item in value.items())]
         else:
             words += ["--set", f"{key}={_inline(value)}"]
@@ -63,21 +63,21 @@ def command(request: WhatIf) -> str:
     return shlex.join(words)
 
 
-def _tree(request: WhatIf, link: str | None) -> dict[str, Any]:
+def _tree(request: WhatIf, link: str | None) -> dict[str, object]:
     """The overrides with `cluster.scale_out.*` unfolded; names are kept, since beliefs go by them."""
-    tree: dict[str, Any] = {}
-    varied = {} if link is None else {"extends": link, "name": link}
+    tree: dict[str, object] = {}
+    varied: dict[str, object] = {} if link is None else {"extends": link, "name": link}
     for path, value in request.overrides().items():
         if path.startswith("cluster.scale_out."):
-            if not isinstance(tree["cluster"], dict):
+            if isinstance(tree["cluster"], str):
                 tree["cluster"] = {"extends": tree["cluster"], "name": tree["cluster"], "scale_out": varied}
-            tree["cluster"]["scale_out"][path.removeprefix("cluster.scale_out.")] = value
+            varied[path.removeprefix("cluster.scale_out.")] = value
         else:
             tree[path] = value
     return tree
 
 
-def _lines(key: str, value: Any, depth: int) -> list[str]:
+def _lines(key: str, value: object, depth: int) -> list[str]:
     indent = "  " * depth
     if isinstance(value, dict):
         inner = [line for name, item in value.items() for line in _lines(name, item, depth + 1)]
@@ -85,7 +85,7 @@ def _lines(key: str, value: Any, depth: int) -> list[str]:
     return [f"{indent}{key}: {_inline(value)}"]
 
 
-def _inline(value: Any) -> str:
+def _inline(value: object) -> str:
     """A value in YAML's flow form; names and quantities need no quotes."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from perfmodel.results.envelope import __version__
 from perfmodel.web.requests import Pair, Upload, WhatIf
 from perfmodel.web.service import ServiceIf
 
-_ENVELOPE: dict[str, Any] = {
+_ENVELOPE: dict[str, object] = {
     "type": "object",
     "description": "One envelope for every answer; result holds the arrays, aligned with result.k, of a service with result.load.",
     "required": ["schema", "version", "seed", "inputs", "result"],
@@ -23,7 +21,7 @@ _ENVELOPE: dict[str, Any] = {
         "result": {"type": "object"},
     },
 }
-_ERROR: dict[str, Any] = {
+_ERROR: dict[str, object] = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -49,12 +47,12 @@ _ERROR: dict[str, Any] = {
         }
     },
 }
-_JOB: dict[str, Any] = {
+_JOB: dict[str, object] = {
     "type": "object",
     "required": ["yaml", "command"],
     "properties": {"yaml": {"type": "string"}, "command": {"type": "string"}},
 }
-_CALIBRATED: dict[str, Any] = {
+_CALIBRATED: dict[str, object] = {
     "type": "object",
     "required": ["timings", "prediction"],
     "properties": {
@@ -75,9 +73,9 @@ _REFUSALS = {
 }
 
 
-def document() -> dict[str, Any]:
+def document() -> dict[str, object]:
     """The OpenAPI 3.1 document."""
-    models: list[tuple[type[BaseModel], Any]] = [
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         (model, "validation") for model in (WhatIf, Pair, Upload, ServiceIf)
     ]
     _, found = models_json_schema(models, ref_template="#/components/schemas/{model}")
@@ -120,13 +118,13 @@ def document() -> dict[str, Any]:
     }
 
 
-def _get(summary: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _get(summary: str, name: str, schema: dict[str, object]) -> dict[str, object]:
     good = {"description": "Good.", "content": {"application/json": {"schema": schema}}}
     return {"summary": summary, "operationId": name, "responses": {"200": good, **_errors("421", "429")}}
 
 
-def _post(summary: str, name: str, body: str, answer: str | None) -> dict[str, Any]:
-    content: dict[str, Any] = (
+def _post(summary: str, name: str, body: str, answer: str | None) -> dict[str, object]:
+    content: dict[str, object] = (
         {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer}"}}}
         if answer
         else {"text/html": {"schema": {"type": "string"}}}
@@ -142,6 +140,6 @@ def _post(summary: str, name: str, body: str, answer: str | None) -> dict[str, A
     }
 
 
-def _errors(*codes: str) -> dict[str, Any]:
+def _errors(*codes: str) -> dict[str, object]:
     reference = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {code: {"description": _REFUSALS[code], "content": reference} for code in codes}

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -103,7 +103,7 @@ class WhatIf(_Closed):
 
     @field_validator("timings", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
 
     @field_validator("k")
@@ -138,9 +138,9 @@ class WhatIf(_Closed):
         """A short hash of the question."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()
 
-    def overrides(self) -> dict[str, Any]:
+    def overrides(self) -> dict[str, object]:
         """The request in the words of a job file, as dotted paths."""
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "workload": self.workload,
             "cluster": self.cluster,
             "k": self.k,

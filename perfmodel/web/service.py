@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -55,9 +55,9 @@ class ServiceIf(BaseModel):
             self.model_dump(mode="json", exclude_defaults=True), sort_keys=True, separators=(",", ":")
         )
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> dict[str, object]:
         """The request in the words of a job file."""
-        block: dict[str, Any] = {
+        block: dict[str, object] = {
             "input_tokens": {"mean": self.input_tokens, "spread": self.spread},
             "output_tokens": {"mean": self.output_tokens, "spread": self.spread},
             "prefix_hit": self.prefix_hit,
@@ -75,7 +75,7 @@ class ServiceIf(BaseModel):
             block["slo"] = slo
         if self.demand_per_s is not None:
             block["demand"] = f"{self.demand_per_s!r} /s"
-        job: dict[str, Any] = {"workload": self.workload, "cluster": self.cluster, "serving": block}
+        job: dict[str, object] = {"workload": self.workload, "cluster": self.cluster, "serving": block}
         if self.price is not None:
             job["price"] = {"per_accelerator": f"{self.price!r} USD/h"}
         return job

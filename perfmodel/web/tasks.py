@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import Any
 
 from perfmodel.errors import SpecError
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.web.answers import Answers
 from perfmodel.web.guards import error_body
 from perfmodel.web.jobtext import command, job_yaml
@@ -87,19 +86,18 @@ _TASKS = {
 }
 
 
-def summary(envelope: dict[str, Any]) -> dict[str, Any]:
+def summary(envelope: dict[str, object]) -> dict[str, object]:
     """The words for an envelope, so that a page need not find its own."""
-    kind = module_of(envelope)
-    facts = getattr(kind, "facts", None)
+    kind = rendering_of(envelope)
     return {
         "title": kind.title(envelope),
         "answer": kind.answer(envelope),
-        "facts": [list(fact) for fact in facts(envelope)] if facts is not None else [],
+        "facts": [list(fact) for fact in kind.facts(envelope)],
         "notes": kind.notes(envelope),
     }
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """Compact JSON."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 

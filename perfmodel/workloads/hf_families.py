@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from perfmodel.workloads.parameters import Dimensions
 
@@ -20,7 +20,7 @@ class Config(Protocol):
     def integer(self, key: str, default: int | None = None) -> int: ...
     def flag(self, key: str, default: bool) -> bool: ...
     def integers(self, key: str) -> list[int] | None: ...
-    def get(self, key: str) -> Any: ...
+    def get(self, key: str) -> object: ...
 
 
 class NotingConfig(Config, Protocol):

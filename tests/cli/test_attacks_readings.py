@@ -60,9 +60,9 @@ def test_a_pattern_that_never_ends(folder, capsys, monkeypatch):
 )
 def test_lines_made_to_be_searched_for_long(word, folder, capsys):
     (folder / "evil.txt").write_text("world size: 8\n" + word * (1_000_000 // len(word)) + "\n")
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone, however busy the machine is
     refused(capsys, "study", "evil.txt")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_pattern_and_a_preset(capsys):

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,16 @@ with interruptible("validate"):
 """
 
 
+@contextmanager
+def ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A child that is gone afterwards, with its pipes closed, even where the test fails."""
+    with child:
+        try:
+            yield
+        finally:
+            child.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_does_not_hear_is_ended(number: signal.Signals) -> None:
     child = subprocess.Popen(
@@ -35,12 +47,12 @@ def test_a_process_that_does_not_hear_is_ended(number: signal.Signals) -> None:
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a worker may ignore it
     )
-    assert child.stdout is not None
-    child.stdout.readline()
-    child.send_signal(number)
-    _, errors = child.communicate(
-        timeout=25
-    )  # less than it sleeps: the signal may come just before its sleep begins
+    with ended(child):
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(number)
+        # Less than it sleeps: the signal may come just before its sleep begins.
+        _, errors = child.communicate(timeout=25)
     assert child.returncode == 130
     assert errors == b"interrupted\n"
 
@@ -53,10 +65,11 @@ def test_sigterm_leaves_the_old_output(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         env={**os.environ, "PERFMODEL_DEBUG": "0"},
     )
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(timeout=2.0)  # it has begun, and has far to go
-    child.terminate()
-    _, errors = child.communicate(timeout=30)
+    with ended(child):
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(timeout=2.0)  # it has begun, and has far to go
+        child.terminate()
+        _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert errors == b"interrupted\n"
     assert target.read_text() == "old"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 
 import pytest
@@ -30,17 +29,10 @@ def test_help_imports_nothing_heavy() -> None:
     assert [name for name in HEAVY if f"'{name}'" in loaded] == []
 
 
-def test_help_is_quick() -> None:
-    """At most 25 times `python -c pass`, measured side by side; the best of several runs, as others use the machine."""
-
-    def seconds(*arguments: str) -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
-        return time.perf_counter() - start
-
-    pairs = [(seconds("-c", "pass"), seconds("-m", "perfmodel", "--help")) for _ in range(5)]
-    nothing, help_text = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
-    assert help_text <= 25 * nothing
+def test_help_loads_little() -> None:
+    """Its time is that of its imports, which do not depend on who else uses the machine; benchmarks/ has the seconds."""
+    code = "import sys; from perfmodel.cli.main import main; main(['--help']); print(len(sys.modules), file=sys.stderr)"
+    assert int(run(code).stderr) < 220
 
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

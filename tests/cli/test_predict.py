@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli.main import main
+from perfmodel.report.text import quantity
 
 JOB = """\
 name: small
@@ -131,11 +132,20 @@ def test_an_infeasible_k_is_null_with_a_reason_and_exit_0(capsys):
     assert result["baseline_k"] == 8
 
 
-def test_nothing_feasible_is_still_exit_0(capsys):
-    assert main(["predict", "-w", "gpt3-175b", "-c", "dgx-a100", "-k", "1,2", "--format", "json"]) == 0
+def test_nothing_feasible_is_exit_1_with_the_nearest_that_is(capsys):
+    job = ["predict", "-w", "gpt3-175b", "-c", "dgx-a100"]
+    assert main([*job, "-k", "1,2", "--format", "json"]) == 1
     result = json.loads(capsys.readouterr().out)["result"]
     assert set(RESULT) <= set(result)
     assert result["time_s"] == [None, None]
+    near = result["nearest"]
+    assert main([*job, "-k", "1,2"]) == 1
+    assert f"Nearest: K = {near['k']} with" in " ".join(capsys.readouterr().out.split())
+    assert main([*job, "-k", str(near["k"]), "--format", "json"]) == 0
+    there = json.loads(capsys.readouterr().out)["result"]
+    assert there["time_s"] == [pytest.approx(near["time_s"])]
+    assert there["layout"] == [near["layout"]]
+    assert there["nearest"] is None
 
 
 @pytest.mark.parametrize(
@@ -253,9 +263,14 @@ def test_sensitivity_is_told_in_words(capsys):
 
 
 def test_one_k_has_a_time_and_no_knee(capsys):
-    assert main(["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1", "--full"]) == 0
+    job = ["predict", "-w", "resnet50", "-c", "dgx-a100", "-k", "1"]
+    assert main([*job, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["result"]
+    times = [found[name][0] for name in ("time_s", "time_s_low", "time_s_high")]
+    takes, low, high = (quantity(time_s, "s", times[0]) for time_s in times)
+    assert main([*job, "--full"]) == 0
     shown = capsys.readouterr().out
-    assert "K = 1 takes " in shown
+    assert f"K = 1 takes {takes} a step ({low} to {high})" in shown
     assert "nee" not in shown.replace("needs", "")
     assert "input stall" not in shown  # a trace of a rounded maximum
     table = shown[shown.index("Sensitivity") : shown.index("Change of the step time")]
@@ -264,7 +279,7 @@ def test_one_k_has_a_time_and_no_knee(capsys):
 
 def test_where_nothing_fits_the_reason_is_told_once(capsys):
     job = ["-w", "llama3-8b", "-c", "dgx-h100", "-k", "8388608", "--global-batch", "2"]
-    assert main(["predict", *job]) == 0
+    assert main(["predict", *job]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.count("the global batch is too small") == 1
     assert "Decision" not in shown

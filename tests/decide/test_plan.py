@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from perfmodel.decide.knee import threshold_knee
 from perfmodel.decide.plan import backends as runners
 from perfmodel.decide.plan import search
 from perfmodel.decide.plan.answer import make_plan
-from perfmodel.decide.plan.candidates import OBJECTIVES, Candidate
+from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.fleet import Option, allocate
 from perfmodel.decide.plan.planner import Found, Request
 from perfmodel.decide.plan.planner import search as find
@@ -37,6 +38,7 @@ from perfmodel.training.curve import curve
 from perfmodel.training.space import Bounds, Told, as_layouts
 from perfmodel.training.step import step
 
+OBJECTIVES = ("time", "cost", "energy")
 TINY = Bounds(max_tp=4, max_pp=4, max_vpp=2, max_micro_batch=4)
 SMALL = Bounds(max_tp=4, max_pp=8, max_vpp=4, max_micro_batch=8)
 
@@ -268,7 +270,9 @@ def test_nothing_fits_says_how_much_memory_is_missing(catalog: Catalog, beliefs:
     assert not out.met
     assert result["nearest"] is None
     assert "no layout fits in memory: the smallest (K = 8 on dgx-h100) needs" in result["answer"]
-    assert result["relax"][0].startswith("use more accelerators, or a device with at least")
+    way = result["relax"][0]
+    enough = int(re.match(r"use K = (\d+) on dgx-h100, which fits, or a device with at least", way)[1])
+    assert plan(catalog, beliefs, make(catalog, workload="gpt3-175b", k=str(enough))).met
 
 
 def test_no_divisible_layout_says_so(catalog: Catalog, beliefs: Beliefs) -> None:
@@ -410,14 +414,17 @@ def test_a_swept_knee_is_as_cautious_as_a_predicted_one(catalog: Catalog) -> Non
         words = {"workload": "resnet50", "cluster": "dgx-a100", "k": "1..256", "global_batch": 4096}
         return make(catalog, **words, **{path: value})
 
-    known = shipped_beliefs()
+    shipped = shipped_beliefs()
+    known = dataclasses.replace(
+        shipped, meta={**shipped.meta, "knee": {"ratio": 0.1}}
+    )  # odds below which a knee is declared
     out = plan_sweep("cluster.scale_out.bandwidth=1..8 GB/s:2", load, Request(), known)
     sweep = out.result.result["sweep"]
     slow, quick = (
         predict(load(f"cluster.scale_out.bandwidth={value} GB/s"), known).result for value in (1, 8)
     )
     assert sweep["knee_k"] == [found["knee"]["threshold"]["k"] for found in (slow, quick)]
-    assert sweep["knee_k"][0] <= threshold_knee(np.array(slow["k"]), np.array(slow["efficiency"])).k
+    assert sweep["knee_k"][0] < threshold_knee(np.array(slow["k"]), np.array(slow["efficiency"])).k
     assert slow["knee"]["threshold"]["how"].startswith(sweep["how"])
 
 

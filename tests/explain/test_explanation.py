@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from perfmodel.decide.facts import MACHINE_FIELDS, facts
+from perfmodel.explain import explanation
 from perfmodel.explain.collectives import exchanges
 from perfmodel.explain.explanation import explain, point_of
-from perfmodel.physics.coefficients import NAMES
 from perfmodel.physics.parts import BY_NAME
 from perfmodel.specs.jobs import load_job
 from perfmodel.training.step import PARTS, step
@@ -34,9 +34,13 @@ def test_terms_are_the_parts_and_sum_to_the_step(pipelined):
     assert sum(row["share"] for row in result["terms"]) == pytest.approx(1.0, rel=1e-9)
 
 
-def test_every_part_has_a_formula_and_every_belief_a_term():
-    used = {name for term in BY_NAME.values() for name in term.beliefs}
-    assert used == set(NAMES)
+def test_a_coefficient_that_no_part_lists_is_shown_where_it_moves_the_step(monkeypatch):
+    rest = tuple(name for name in BY_NAME["compute"].beliefs if name != "tail")
+    parts = {**BY_NAME, "compute": replace(BY_NAME["compute"], beliefs=rest)}
+    monkeypatch.setattr(explanation, "BY_NAME", parts)
+    terms = {row["name"]: row for row in explain(job("llama3-8b", k=16)).result["terms"]}
+    assert "tail" in {item["name"] for item in terms["compute"]["inputs"]}
+    assert "tail" not in {item["name"] for item in terms["serial"]["inputs"]}
 
 
 def test_the_terms_name_every_input_that_moves_them():
@@ -57,10 +61,11 @@ def test_the_terms_name_every_input_that_moves_them():
         "sharded_weights",
         "imbalance",
     }
+    listed = {name for part in BY_NAME.values() for name in part.beliefs}
     for found in made:
         point = point_of(found.curve)
         base = step(point.ops, point.machine, point.at, point.c).parts
-        for name in NAMES:
+        for name in listed:  # another is shown wherever it moves something
             moved = replace(point.c, **{name: getattr(point.c, name) * 1.01})
             parts = step(point.ops, point.machine, point.at, moved).parts
             for part in set(PARTS) - through:
@@ -109,7 +114,14 @@ def test_a_term_answers_to_what_moves_it():
     found = explain(job(k=256, global_batch=128, layout={"tp": 2}))
     strongest = {row["name"]: set(row["sensitivity"]) for row in found.result["terms"]}
     assert strongest["tensor_parallel"] == {"tp_exposed", "scale-up bandwidth", "up_efficiency"}
-    assert strongest["data_parallel"] & {"network bandwidth", "net_exposed"}
+    network = {"network bandwidth", "out_efficiency", "net_exposed"}
+    assert strongest["data_parallel"] & network
+    waits = next(row for row in found.result["terms"] if row["name"] == "data_parallel")
+    moved = {item["name"]: item["sensitivity"] for item in waits["inputs"] if item["name"] in network}
+    # A quicker network takes as much of the step away as more that shows of its exchange adds.
+    assert moved["network bandwidth"] == pytest.approx(moved["out_efficiency"], rel=0.1)
+    assert moved["network bandwidth"] < -0.01
+    assert moved["net_exposed"] > 0.01
 
 
 def test_collectives_of_a_pipelined_layout(pipelined):

@@ -129,12 +129,17 @@ def mutants(package: Path, only: str = "") -> list[Mutant]:
                 starts.append(starts[-1] + len(line))
             for node in expressions(ast.parse(text)):
                 new = changed(node)
-                before = ast.get_source_segment(text, node)
-                if new is None or before is None or node.end_lineno is None or not text.isascii():
+                if (
+                    new is None
+                    or node.end_lineno is None
+                    or node.end_col_offset is None
+                    or not text.isascii()
+                ):
                     continue
                 after = ast.unparse(ast.fix_missing_locations(ast.copy_location(new, node)))
                 begin = starts[node.lineno - 1] + node.col_offset
-                whole = f"{text[:begin]}({after}){text[begin + len(before) :]}"
+                end = starts[node.end_lineno - 1] + node.end_col_offset
+                before, whole = text[begin:end], f"{text[:begin]}({after}){text[end:]}"
                 short = " ".join(before.split())
                 found.append(Mutant(module, node.lineno, short[:60], " ".join(after.split())[:60], whole))
     return found

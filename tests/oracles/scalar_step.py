@@ -131,7 +131,7 @@ def products(ops: Any, m: Any, at: Any, c: Any, again: float) -> tuple[float, fl
 
 def micro_batch(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
     """Device seconds of an average stage, of the words, and host seconds."""
-    again = min(c.recompute, 1.0) if math.isnan(at.recompute) else at.recompute
+    again = at.freed ** -math.log2(c.recompute) if math.isnan(at.recompute) else at.recompute
     memory = m.memory_bytes_per_s * c.memory
     share = 1.0 / (at.cp * at.tp * at.pp)
     b, w = at.micro_batch, m.element_bytes
@@ -248,6 +248,7 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
     tokens = at.micro_batch * ops.tokens / at.cp
 
     tensor = context = experts = message = 0.0
+    shown_experts = c.ep_exposed if math.isnan(at.expert_hidden) else 1.0
     if at.tp > 1:
         shown = (4.0 + 2.0 * again) * c.tp_exposed
         if not math.isnan(at.tp_hidden):
@@ -259,15 +260,19 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
         context = one * ops.attention_layers / at.pp * (3.0 + again) * c.cp_exposed
     if at.ep > 1:
         one = call("all_to_all", tokens / at.tp * ops.top_k * ops.routed_width * w, at.ep, 1.0, m, at, c)
-        experts = one * ops.moe_layers / at.pp * (4.0 + 2.0 * again) * c.ep_exposed
+        experts = one * ops.moe_layers / at.pp * (4.0 + 2.0 * again) * shown_experts
     if ops.table_params > 0:
-        experts += 2.0 * c.ep_exposed * call("all_to_all", at.micro_batch * 3328.0 * w, at.dp, 1.0, m, at, c)
+        experts += 2.0 * shown_experts * call("all_to_all", at.micro_batch * 3328.0 * w, at.dp, 1.0, m, at, c)
     if at.pp > 1:
         size = tokens * ops.hidden * w / at.tp
         message = call("p2p", size, min(at.pp, 2.0), at.tp * at.cp * at.dp, m, at, c)
     p2p = 2.0 * at.vpp * message * c.p2p_exposed
 
-    own = mb["device"] + tensor + context + experts
+    beside = mb["device"] + tensor + context
+    routed_s = experts
+    if at.expert_hidden > 0.0:
+        experts = near_max(beside, routed_s) - beside
+    own = beside + experts
     stall = near_max(own, mb["host"]) - own + c.micro_s
     once, each, repeated = gradients(ops, m, at, c)
     gathers = each / times if at.pp > 1 else each
@@ -344,5 +349,5 @@ def step(ops: Any, m: Any, at: Any, c: Any) -> dict[str, float]:
     uneven = computing * short if short > 1e-9 else 0.0
     parts["compute"] = computing - uneven
     parts["imbalance"] += waiting + uneven
-    parts["hidden"] = (total - shown) / every + times * max(gathers - weights, 0.0)
+    parts["hidden"] = (total - shown) / every + times * (max(gathers - weights, 0.0) + routed_s - experts)
     return parts

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ class FakeServer:
     widest: int = 0
     waiting: deque[_Sequence] = field(default_factory=deque)
     running: list[_Sequence] = field(default_factory=list)
-    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    handlers: set[asyncio.Task[None]] = field(default_factory=set)
+    connections: set[asyncio.BaseTransport] = field(default_factory=set)
 
     async def steps(self) -> None:
         while True:
@@ -50,7 +52,9 @@ class FakeServer:
             self.running = [s for s in self.running if s.left > 0]
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.add(writer)
+        if task := asyncio.current_task():
+            self.handlers.add(task)
+            task.add_done_callback(self.handlers.discard)
         try:
             while request := await reader.readline():
                 length = 0
@@ -63,10 +67,9 @@ class FakeServer:
                 else:
                     await self._answer(writer, json.loads(body), chat=b"chat" in request)
                 await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client left, or the test is over: asyncio would log the latter as a fault
         finally:
-            self.writers.discard(writer)
             writer.close()
 
     def _plain(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
@@ -105,6 +108,25 @@ class FakeServer:
         writer.write(b"0\r\n\r\n")
 
 
+class _Connection(asyncio.StreamReaderProtocol):
+    """A connection that the server knows from its first moment to its last."""
+
+    def __init__(self, server: FakeServer) -> None:
+        super().__init__(asyncio.StreamReader(), server.handle)
+        self._server = server
+        self._open: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._open = transport
+        self._server.connections.add(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._open is not None:
+            self._server.connections.discard(self._open)
+
+
 @contextmanager
 def served(server: FakeServer) -> Iterator[str]:
     """The server on a free port of this machine, in a thread of its own; gives its address."""
@@ -114,33 +136,33 @@ def served(server: FakeServer) -> Iterator[str]:
     stop = asyncio.Event()
 
     async def main() -> None:
-        listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+        running = asyncio.get_running_loop()
+        listening = await running.create_server(lambda: _Connection(server), "127.0.0.1", 0)
         address.append(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         stepping = asyncio.create_task(server.steps())
         started.set()
         await stop.wait()
         stepping.cancel()
         listening.close()
-        for writer in list(server.writers):
-            writer.close()  # its reader ends, and so does what handles it
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            _, late = await asyncio.wait(others, timeout=0.1)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        # A connection whose handler never began has no writer here; the loop knows it.
-        for transport in list(getattr(asyncio.get_running_loop(), "_transports", {}).values()):
-            transport.abort()
-        await asyncio.sleep(0.02)  # they are closed in the next turns of the loop
+        # What the loop accepted last becomes a connection in a turn of its own, and what is aborted is closed in another.
+        while server.connections or asyncio.all_tasks() != {asyncio.current_task()}:
+            for connection in list(server.connections):
+                connection.abort()  # type: ignore[attr-defined]
+            for handler in list(server.handlers):
+                handler.cancel()
+            await asyncio.sleep(0.001)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
-    started.wait(10.0)
     try:
+        assert started.wait(60.0), "the server did not start"
         yield address[0]
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10.0)
+        thread.join(60.0)
         loop.close()
-        gc.collect()  # what is left of connections is told here, not in some other test
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", ResourceWarning
+            )  # of this server's own sockets, accepted as it closed
+            gc.collect()

@@ -115,3 +115,56 @@ def test_reduction_in_the_switch_needs_one() -> None:
     assert float(bytes_s) == pytest.approx(1e9 / 4e11)
     assert slow > 1.5 * quick
     assert OWN_SHARD_COPY < 1.0
+
+
+S, G, K = 24.0, 8, 4
+N = G * K
+#: Messages inside and across, bytes of a scale-up link and of a domain's NICs, bytes added up: eight ranks in four domains.
+TABLE = {
+    ("all_reduce", "ring"): (2 * 28, 2 * 3, 2 * 28 / 32, 2 * 31 / 32, 31 / 32),
+    ("all_reduce", "tree"): (6, 4, 2, 2, 1),
+    ("all_reduce", "halving_doubling"): (6, 4, 2 * 7 / 8, 2 * 3 / 4, 31 / 32),
+    ("all_reduce", "hierarchical"): (14, 6, 2 * 7 / 8, 2 * 3 / 4, 31 / 32),
+    ("all_reduce", "in_switch"): (2, 4, 1, 2, 31 / 32),
+    ("all_reduce", "parameter_server"): (2, 2, 2 * 8 / 4, 2 * 8 * 3 / 4, 8 * 31 / 32),
+    ("reduce_scatter", "ring"): (28, 3, 28 / 32, 31 / 32, 31 / 32),
+    ("reduce_scatter", "tree"): (3, 2, 28 / 32, 31 / 32, 31 / 32),
+    ("reduce_scatter", "in_switch"): (1, 2, 28 / 32, 31 / 32, 31 / 32),
+    ("reduce_scatter", "hierarchical"): (7, 3, 7 / 8, 3 / 4, 31 / 32),
+    ("all_gather", "ring"): (28, 3, 28 / 32, 31 / 32, 0),
+    ("all_gather", "halving_doubling"): (3, 2, 7 / 8, 3 / 4, 0),
+    ("all_gather", "parameter_server"): (1, 1, 8 / 4, 8 * 3 / 4, 0),
+    ("all_to_all", "ring"): (7, 8 * 3, 7 / 8, 8 * 3 / 4, 0),
+    ("all_to_all", "hierarchical"): (7, 3, 7 / 8, 8 * 3 / 4, 0),
+    ("all_to_all", "halving_doubling"): (3, 2, 3 / 2, 8 * 2 / 2, 0),
+}
+
+
+@pytest.mark.parametrize(("op", "name"), TABLE)
+def test_messages_and_bytes_on_two_tiers(op: str, name: str) -> None:
+    found = terms(op, name, S, N, K)
+    up, out, *bytes_ = TABLE[op, name]
+    assert (float(found.steps_up), float(found.steps_out)) == (up, out)
+    told = [float(found.up_bytes), float(found.out_bytes), float(found.reduced_bytes)]
+    assert told == pytest.approx([S * part for part in bytes_])
+    assert found.in_series == (
+        name in ("halving_doubling", "hierarchical") and (op, name) != ("all_to_all", "ring")
+    )
+    assert found.in_switch == (name == "in_switch")
+    assert found.is_scattered == ((op, name) != ("all_reduce", "tree"))
+
+
+@pytest.mark.parametrize(("op", "name"), TABLE)
+def test_one_rank_sends_nothing_and_one_a_domain_nothing_inside(op: str, name: str) -> None:
+    alone, apart = terms(op, name, S, 1, 1), terms(op, name, S, K, K)
+    for part in (alone.steps_up, alone.steps_out, alone.up_bytes, alone.out_bytes, alone.reduced_bytes):
+        assert float(part) == 0.0
+    assert float(apart.steps_up) == 0.0
+    assert float(apart.up_bytes) == 0.0
+    assert float(apart.steps_out) > 0.0
+    assert float(apart.out_bytes) > 0.0
+
+
+def test_two_ranks_of_a_tree_only_exchange() -> None:
+    assert float(terms("all_reduce", "tree", S, 2, 1).up_bytes) == S
+    assert float(terms("all_reduce", "tree", S, 2, 2).out_bytes) == S

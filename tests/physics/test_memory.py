@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
 from perfmodel.physics.memory import MEMORY_PARTS, memory
-from perfmodel.physics.operations import operations
 from perfmodel.physics.state_bytes import RESERVED_BYTES, state_bytes
 from perfmodel.specs.catalog import Catalog
 

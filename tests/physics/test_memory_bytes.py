@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from perfmodel.physics.examples import node, transformer
-from perfmodel.physics.layouts import Sharding, layouts
-from perfmodel.physics.memory import memory
+from perfmodel.physics.layouts import EAGER_LOGIT_BYTES, LOGIT_BYTES, Sharding, layouts
+from perfmodel.physics.memory import CUT_LOSS_BYTES, KEPT_LOGIT_BYTES, memory
 
 S, H, LAYERS, WORDS = 1024.0, 1024.0, 2.0, 32_000.0
 
 
-def parts(schedule=None, **said):
-    at = layouts(8.0, global_batch=32.0, accelerators_per_node=8.0, **said)
-    held = memory(transformer(), node(), at, schedule=schedule)
+def parts(ops=None, schedule=None, **said):
+    at = layouts(8.0, global_batch=32.0, accelerators_per_node=8.0, **{"micro_batch": 1} | said)
+    held = memory(ops or transformer(), node(), at, schedule=schedule)
     return {name: float(value) for name, value in held.parts.items()}
 
 
@@ -51,13 +51,9 @@ def test_sharded_weights_stay_whole_in_a_pipeline():
     ("said", "per_token"),
     [
         ({"recompute": 0.0}, 34 * LAYERS),
-        ({"recompute": 1.0}, 2 * LAYERS + 34),  # inputs of each layer, and one layer unfolded
-        ({"recompute": 0.5}, 18 * LAYERS + 17),
         ({"recompute": 0.05, "selective": 1.0}, 34 * LAYERS),
         ({"tp": 2}, 17 * LAYERS),
         ({"tp": 2, "sequence_parallel": 0.0}, (10 + 24 / 2) * LAYERS),
-        ({"tp": 2, "recompute": 1.0}, 1 * LAYERS + 17),
-        ({"tp": 2, "recompute": 1.0, "sequence_parallel": 0.0}, 2 * LAYERS + 10 + 24 / 2),
         ({"cp": 4}, 34 / 4 * LAYERS),
         ({"pp": 2}, 34 * LAYERS / 2),  # half the layers on the last stage, which has the logits
         (
@@ -69,6 +65,56 @@ def test_sharded_weights_stay_whole_in_a_pipeline():
 )
 def test_bytes_kept_for_the_backward_pass(said, per_token):
     assert parts(micro_batch=1, **said)["activations"] == pytest.approx(per_token * S * H)
+
+
+@pytest.mark.parametrize(
+    ("said", "inputs", "layer"),
+    [
+        ({"recompute": 1.0}, 2 * LAYERS, 34),  # inputs of each layer, and one layer unfolded
+        ({"recompute": 0.5}, 18 * LAYERS, 17),
+        ({"tp": 2, "recompute": 1.0}, LAYERS, 17),
+        ({"tp": 2, "recompute": 1.0, "sequence_parallel": 0.0}, 2 * LAYERS, 10 + 24 / 2),
+    ],
+    ids=str,
+)
+def test_the_loss_is_done_before_a_layer_is_unfolded(said, inputs, layer):
+    """Of the logits and the unfolded layer the larger is held, not both."""
+    token = S * H
+    few, many = (
+        parts(replace(transformer(), logit_elements=np.asarray(float(words))), **said)
+        for words in (0, 1000 * token)
+    )
+    assert few["activations"] == pytest.approx((inputs + layer) * token)
+    assert many["activations"] == pytest.approx(inputs * token)
+    assert many["logits"] == pytest.approx(1000 * token * LOGIT_BYTES / said.get("tp", 1))
+
+
+TORCH = {"logit_bytes": EAGER_LOGIT_BYTES}
+
+
+def test_what_tensor_parallelism_of_torch_keeps_whole():
+    """Both products of a layer were given the sequence that was gathered for them, and the last one too."""
+    cut, plain = parts(tp=2, declared=TORCH), parts(tp=2)
+    assert cut["activations"] - plain["activations"] == pytest.approx(2 * 2 * S * H * LAYERS / 2)
+    each = EAGER_LOGIT_BYTES + CUT_LOSS_BYTES
+    assert cut["logits"] == pytest.approx(S * WORDS / 2 * each + 2 * S * H)
+
+
+def test_what_a_pipeline_of_torch_keeps():
+    """Four micro-batches on each stage: the logits of all are handed back at the end, and each has a buffer to be received in."""
+    torch, plain = (
+        parts(pp=2, declared=TORCH),
+        parts(pp=2, declared={"logit_bytes": EAGER_LOGIT_BYTES - 0.001}),
+    )
+    assert torch["logits"] - plain["logits"] == pytest.approx(8 * S * WORDS * KEPT_LOGIT_BYTES, rel=1e-3)
+    assert torch["buffers"] - plain["buffers"] == pytest.approx((8 + 1) * 2 * S * H)
+
+
+def test_a_product_with_narrow_weights_keeps_its_input():
+    frozen = replace(transformer(), trainable_fraction=np.asarray(0.01))
+    wide, narrow = parts(frozen), parts(frozen, declared={"frozen_bytes": 0.5625})
+    # The outputs of two norms, and the inner activations before the last product.
+    assert narrow["activations"] - wide["activations"] == pytest.approx(2 * (2 + 4) * S * H * LAYERS)
 
 
 def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.physics.operations import MASKED_SHARE, TRANSFORMER_KINDS, operations, stack, take
+from perfmodel.physics.constants import MASKED_SHARE
+from perfmodel.physics.counting import operations
+from perfmodel.physics.operations import TRANSFORMER_KINDS, stack, take
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.workload import Workload
 from perfmodel.workloads.parameters import count, dimensions, mlp_parameters

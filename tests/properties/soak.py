@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 PART = 500  # jobs that one process keeps in memory
-SUITES = ("test_one_answer.py", "test_agreement.py")
+SUITES = ("test_one_answer.py", "test_agreement.py", "test_remedies.py")
 NO_JOBS = "not without_any_work"  # tests there that take the whole catalogue, and once is enough
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from perfmodel.explain.one_collective import Asked, Stated, by_letters
 from perfmodel.physics.algorithms import ALGORITHMS, CODES
 from perfmodel.physics.coefficients import MEDIANS, NAMES, from_logs
+from perfmodel.physics.counting import operations
 from perfmodel.physics.fabric import OPERATIONS, collective_time
 from perfmodel.physics.layouts import SHARDING_CODES, layouts
 from perfmodel.physics.machine import Machine, machine
-from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import step
 

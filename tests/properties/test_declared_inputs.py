@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from perfmodel.decide.metrics import efficiency, speedup
 from perfmodel.physics.coefficients import MEDIANS, NAMES, Coefficients, from_logs
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Layouts, Sharding, layouts
 from perfmodel.physics.machine import Machine, machine
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import step
 

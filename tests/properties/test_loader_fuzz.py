@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import Problem, SpecError
 from perfmodel.specs.catalog import KINDS, MODELS, Catalog
-from perfmodel.specs.claims import claim_from_tree
+from perfmodel.specs.claims import Claim, claim_from_tree
 from perfmodel.specs.jobs import job_from_tree
 from perfmodel.specs.loader import Mark, Source, Tree, graft, parse_text
 from perfmodel.specs.policies import load_policies
@@ -66,7 +66,7 @@ def test_jobs_and_claims(data: dict[str, object], base: dict[str, object]) -> No
     for read in (
         lambda: job_from_tree(as_tree({**data, **base}), Path(), CATALOG, {}),
         lambda: job_from_tree(as_tree(base), Path(), CATALOG, deep),
-        lambda: claim_from_tree(as_tree({**data, **base}), Path(), CATALOG),
+        lambda: claim_from_tree(Claim, as_tree({**data, **base}), Path(), CATALOG),
     ):
         assert problems_of(read) != ()
 

@@ -9,9 +9,9 @@ from perfmodel.beliefs.features import features
 from perfmodel.beliefs.population import shipped_beliefs
 from perfmodel.physics.coefficients import LIMITS, NAMES, from_logs
 from perfmodel.physics.constants import ATTENTION_PASSES
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import step
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perfmodel.physics.coefficients import quiet
+from perfmodel.physics.counting import operations
 from perfmodel.physics.exchanges import Links, pipeline_message
 from perfmodel.physics.layouts import layouts
 from perfmodel.physics.machine import Machine, machine
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.physics.pipeline import bubble_fraction, idle_s, schedule_s, step_time, uneven_step_time
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import step

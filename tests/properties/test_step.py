@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from perfmodel.decide.knee_causes import ledger
 from perfmodel.physics.coefficients import MEDIANS, NAMES, Coefficients, from_logs, quiet
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.physics.machine import Machine, machine
-from perfmodel.physics.operations import Operations, operations
+from perfmodel.physics.operations import Operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import PARTS, Step, step
 

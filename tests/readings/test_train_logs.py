@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from perfmodel.errors import UsageError
+from perfmodel.errors import SpecError, UsageError
+from perfmodel.readings.runs import timings
 from perfmodel.readings.sacct import read_sacct
 from perfmodel.readings.train_log import BATCHES, detect_preset, read_train_log
 
@@ -219,6 +220,18 @@ def test_sacct_parsable(tmp_path):
     assert "start-up included" in table.notes[0]
     assert adds_up(table)
     assert read_sacct(save(tmp_path, SACCT), name="train").k.tolist() == [8, 16]
+
+
+def test_jobs_of_other_names_are_another_curve(tmp_path):
+    path = save(tmp_path, SACCT)
+    with pytest.raises(SpecError, match="not one curve: train at K = 8, 16; other at K = 4") as told:
+        timings(path)
+    assert told.value.problems[0].help == '--job-name "train" takes those of one name'
+    assert timings(path, job_name="tr*").count(b"\n") == 3
+    numbered = [
+        line.replace("|train|", f"|train-{i}|") for i, line in enumerate(SACCT) if "other" not in line
+    ]
+    assert timings(save(tmp_path, numbered)).count(b"\n") == 3  # the names of one sweep hold its K
 
 
 def test_sacct_in_columns(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import UsageError
 from perfmodel.report import plots
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.plots import style
 
 CASES = [
@@ -198,10 +198,43 @@ def test_cost_front_is_the_undominated_points(make):
         line for line in plots.figure(envelope, "cost").axes[0].lines if line.get_label() == "Pareto front"
     )
     pairs = [(t, c) for t, c in zip(result["time_s"], result["cost_usd"], strict=True) if t is not None]
+    shown = 1e-3  # of milliseconds, as the front's times are
+    pairs = [(t / shown, c) for t, c in pairs]
     expected = sorted(p for p in pairs if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in pairs))
     assert list(zip(front.get_xdata(), front.get_ydata(), strict=True)) == [
         pytest.approx(p) for p in expected
     ]
+
+
+def test_a_point_without_quality_is_on_no_front_and_crossed_out(make):
+    told = make["study"]()
+    k = told["result"]["k"]
+    told["result"]["quality"] = {"excluded_k": [k[1]]}
+    cost = plots.figure(told, "cost").axes[0]
+    lines = {line.get_label(): line for line in cost.lines}
+    assert len(lines["quality not held"].get_xdata()) == 1
+    front = set(lines["Pareto front"].get_xdata())
+    assert not front & set(lines["quality not held"].get_xdata())
+    for name in ("speedup", "efficiency"):
+        axes = plots.figure(told, name).axes[0]
+        (crossed,) = (line for line in axes.lines if line.get_label() == "quality not held")
+        assert list(crossed.get_xdata()) == [k[1]]
+
+
+def test_money_stands_on_round_decimal_ticks(make):
+    figure = plots.figure(make["prediction"](), "cost")
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        ticks = [tick for tick in axis.get_majorticklocs() if tick > 0]
+        assert {f"{tick:.6e}"[:4] for tick in ticks} <= {f"{n / 100:.2f}" for n in range(100, 1000, 5)}
+
+
+def test_the_figure_that_shows_more_comes_first(make):
+    told = make["prediction"]()
+    for share, first in ((0.9, "efficiency"), (0.2, "speedup")):
+        told["result"]["efficiency"] = [1.0, *[share] * (len(told["result"]["k"]) - 1)]
+        assert rendering_of(told).figures(told)[0] == first
 
 
 def test_plan_shows_budget_and_deadline(make):
@@ -254,7 +287,7 @@ def test_hostile_names_do_not_break_a_plot(make):
 def test_every_figure_a_kind_offers_can_be_drawn(make):
     for kind, build in make.items():
         envelope = build()
-        for name in module_of(envelope).figures(envelope):
+        for name in rendering_of(envelope).figures(envelope):
             assert (kind, name) in CASES
 
 

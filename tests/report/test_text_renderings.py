@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from perfmodel.report import markdown, spark, tables, terminal, text
-from perfmodel.report.kinds import module_for, module_of
+from perfmodel.report.kinds import generic, rendering, rendering_of
 from perfmodel.report.model import Column, Table
 
 KINDS = [
@@ -44,7 +44,7 @@ def test_every_kind_fits_80_columns_and_pipes_clean(kind, make):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_comes_first(kind, make):
     envelope = make[kind]()
-    module = module_of(envelope)
+    module = rendering_of(envelope)
     lines = printed(envelope).splitlines()
     assert lines[0].startswith(module.title(envelope)[:60].rstrip())
     answer = module.answer(envelope)
@@ -63,7 +63,7 @@ def test_a_validation_of_collectives_alone_speaks_of_them_and_of_no_mode(make):
     result = envelope["result"]
     empty = {name: {"points": 0, "families": 0, "median_ape": None} for name in result["modes"]}
     envelope["result"] = {**result, "modes": empty, "families": [], "unresolved": []}
-    answer = module_of(envelope).answer(envelope)
+    answer = rendering_of(envelope).answer(envelope)
     assert answer.startswith("collectives: median error ")
     assert answer.endswith(" over 2000 points.")
     said = printed(envelope)
@@ -74,7 +74,7 @@ def test_a_validation_of_collectives_alone_speaks_of_them_and_of_no_mode(make):
 def test_a_mode_without_points_is_in_the_table_but_not_in_the_answer(make):
     envelope = make["validation"]()
     envelope["result"]["modes"]["one_node"] = {"points": 0, "families": 0, "median_ape": None}
-    answer = module_of(envelope).answer(envelope)
+    answer = rendering_of(envelope).answer(envelope)
     assert "one node" not in answer
     assert "collectives" in answer
     assert "one node" in printed(envelope)
@@ -145,7 +145,7 @@ def test_columns_left_out_are_promised_by_a_format_that_has_them(make):
 
 def test_prediction_answer_states_knee_cause_and_both_ends(make):
     envelope = make["prediction"]()
-    answer = module_of(envelope).answer(envelope)
+    answer = rendering_of(envelope).answer(envelope)
     result = envelope["result"]
     assert f"K = {result['knee']['threshold']['k']}" in answer
     assert "inter-node all-reduce" in answer
@@ -170,7 +170,7 @@ def test_infeasible_everywhere_says_why(make):
         "ledger_accelerator_s": {},
         "measured": [],
     }
-    assert "weights need 350 GB" in module_of(envelope).answer(envelope)
+    assert "weights need 350 GB" in rendering_of(envelope).answer(envelope)
     assert printed(envelope)
 
 
@@ -236,8 +236,8 @@ def test_csv_text_is_no_spreadsheet_formula():
 
 
 def test_unknown_and_hostile_kinds_fall_back_to_generic():
-    for kind in ("", "no_such_kind", "../../etc/passwd", "os.path", "__init__"):
-        assert module_for(kind).__name__.endswith(".generic")
+    for kind in ("", "no_such_kind", "../../etc/passwd", "os.path", "__init__", "common"):
+        assert rendering(kind).tables is generic.tables
 
 
 def test_curve_draws_ideal_dots_band_and_marks():
@@ -329,7 +329,7 @@ def test_a_band_outlives_what_can_be_worked_out(make):
 def test_a_plan_is_named_after_all_it_searched(clusters, named):
     inputs = {"workload": {"name": "m"}, "cluster": {"name": "a"}, "clusters": clusters, "objective": "cost"}
     envelope = {"schema": "perfmodel/plan/1", "inputs": inputs, "result": {}}
-    assert module_of(envelope).title(envelope) == f"Plan: {named}, least cost"
+    assert rendering_of(envelope).title(envelope) == f"Plan: {named}, least cost"
 
 
 def test_short_rows_are_filled():

@@ -45,6 +45,20 @@ def test_facts_reach_the_physics(load: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stack", "hidden"),
+    [
+        ("{overlap_experts: true}", 1.0),
+        ("{overlap_experts: false}", 0.0),
+        ("{schedule: dualpipe}", 1.0),
+        ("{schedule: dualpipe, overlap_experts: false}", 0.0),
+        ("{framework: megatron-lm}", None),
+    ],
+)
+def test_what_hides_the_exchange_of_experts(load: Any, stack: str, hidden: float | None) -> None:
+    assert declared(load(stack)).get("expert_hidden") == hidden
+
+
+@pytest.mark.parametrize(
     ("stack", "expected"),
     [
         ("{framework: torchtitan, compiled: true}", "fsdp_compiled"),

@@ -52,6 +52,25 @@ def test_the_usual_network_is_the_median_share_over_nodes_of_an_accelerator_else
     assert rates == pytest.approx({"old": 25e9 * (1 / 8 + 4 / 8) / 2, "new": 25e9, "newest": 25e9 * 4 / 8})
 
 
+def test_a_node_that_names_no_link_has_the_usual_one_of_its_accelerator(tmp_path: Path) -> None:
+    node = Node(
+        name="mine", accelerator=SHIPPED.get("accelerators", "a100-sxm4-40gb"), accelerators_per_node=8
+    )
+    cluster, notes = completed(Cluster(name="c", node=node), SHIPPED)
+    assert cluster.node.scale_up == SHIPPED.get("links", "nvswitch-2")
+    assert "scale_up nvswitch-2, the usual link of a100-sxm4-40gb, is a default" in notes
+    alone, _ = completed(
+        Cluster(name="c", node=node.model_copy(update={"accelerators_per_node": 1})), SHIPPED
+    )
+    assert alone.node.scale_up is None
+    unknown = catalog(tmp_path).get("accelerators", "old")
+    bare, _ = completed(
+        Cluster(name="c", node=Node(name="mine", accelerator=unknown, accelerators_per_node=8)),
+        catalog(tmp_path),
+    )
+    assert bare.node.scale_up is None  # on the host's bus
+
+
 def test_no_nodes_no_evidence(tmp_path: Path) -> None:
     empty = catalog(tmp_path)
     device, link = empty.get("accelerators", "old"), empty.get("links", "net")

@@ -147,6 +147,34 @@ def test_quality_gate_edges():
     assert better["quality"]["excluded_k"] == [2]  # a drift is a drift: the experiment changed
 
 
+def test_a_point_without_quality_is_out_of_everything():
+    """The laws, the bend, the knees and the ledger are those of the table without the point."""
+    # Six points, one of them far off and not of the same quality.
+    good = [(1, 100.0), (2, 52.0), (8, 15.2), (16, 9.1), (32, 6.2)]
+    rows = "".join(f"{k},{time},0.76\n" for k, time in good)
+    head = "k,time_s,quality\n"
+    without, given = run(head + rows), run(head + rows + "4,90,0.50\n")
+    assert given["quality"]["excluded_k"] == [4]
+    at = [given["k"].index(k) for k in without["k"]]
+    for name in (
+        "fits",
+        "bend",
+        "knee",
+        "threshold",
+        "recommended_k",
+        "fastest_k",
+        "cost_optimal_k",
+        "marginal",
+    ):
+        assert given[name] == without[name], name
+    for name in ("amdahl", "serial_gap"):
+        assert [given["gap"][name][i] for i in at] == without["gap"][name]
+    for cause, lost in without["ledger_worker_s"].items():
+        spread = given["ledger_worker_s"][cause]
+        assert [spread[i] for i in at] == lost
+        assert spread[given["k"].index(4)] is None
+
+
 def test_without_quality_nobody_claims_it_is_held():
     result = run(CURVE)
     assert result["quality"]["held"] is None

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from perfmodel.physics.coefficients import textbook
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.hardware import Crowd
 from perfmodel.specs.layout import Layout

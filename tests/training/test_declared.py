@@ -19,17 +19,17 @@ from perfmodel.errors import SpecError
 from perfmodel.explain.explanation import explain
 from perfmodel.physics.coefficients import NAMES, quiet, textbook
 from perfmodel.physics.constants import BUCKET_BYTES
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import DECLARED, Layouts, Sharding, layouts
 from perfmodel.physics.machine import Machine, machine
 from perfmodel.physics.memory import memory
-from perfmodel.physics.operations import operations
 from perfmodel.physics.stragglers import expected_max_with_slow_devices
 from perfmodel.specs.catalog import Catalog
 from perfmodel.specs.jobs import load_job
 from perfmodel.study.table import parse_timings
 from perfmodel.training import declared
 from perfmodel.training.curve import centre, curve
-from perfmodel.training.declared import informed, measured_hardware
+from perfmodel.training.declared import MEMORY_SPREAD, informed, measured_hardware
 from perfmodel.training.setup import setup_of
 from perfmodel.training.step import Step, step
 
@@ -304,11 +304,30 @@ def test_measured_hardware_of_the_user_moves_the_belief() -> None:
     before, _ = centre(_own(), beliefs)
     told = _own(**{"cluster.node.accelerator.memory_fraction": {"value": 0.95, "confidence": "measured"}})
     after, logs = centre(told, beliefs)
-    assert before.median[at] < logs[at] <= np.log(0.95)
-    assert after.spread[at] <= before.spread[at]
+    # The measurement weighs by its precision against what the population and the scatter between jobs leave open.
+    scatter = beliefs.scatter[at]
+    open_before = before.spread[at] ** 2 + scatter
+    left = 1.0 / (1.0 / open_before + 1.0 / MEMORY_SPREAD**2)
+    assert before.median[at] < logs[at] < np.log(0.95)
+    assert logs[at] == pytest.approx(
+        left * (before.median[at] / open_before + np.log(0.95) / MEMORY_SPREAD**2)
+    )
+    assert after.spread[at] == pytest.approx(np.sqrt(max(left - scatter, 0.0)), abs=1e-9)
     assert after.basis["memory"] == "measured"
     others = [i for i in range(len(NAMES)) if i != at]
     assert np.array_equal(after.median[others], before.median[others])
+
+
+def test_a_measurement_narrows_what_is_open_down_to_the_scatter_between_jobs() -> None:
+    known, _ = centre(_own(), shipped_beliefs())
+    wide = replace(known, spread=known.spread + 0.3)
+    at, scatter = NAMES.index("memory"), np.full(len(NAMES), 0.02)
+    said = _own(**{"cluster.node.accelerator.memory_fraction": {"value": 0.95, "confidence": "measured"}})
+    (found,) = measured_hardware(said.cluster)
+    rough = informed(wide, scatter, [replace(found, spread=0.3)])
+    exact = informed(wide, scatter, [replace(found, spread=1e-6)])
+    assert 0.0 == exact.spread[at] < rough.spread[at] < wide.spread[at]
+    assert wide.median[at] < rough.median[at] < exact.median[at]
 
 
 def test_values_that_are_not_measured_or_not_the_users_inform_nothing() -> None:

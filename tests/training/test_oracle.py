@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from perfmodel.physics.coefficients import MEDIANS, NAMES, from_logs
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Sharding, layouts
 from perfmodel.physics.machine import machine
-from perfmodel.physics.operations import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.training.step import PARTS, step
 
@@ -30,8 +30,7 @@ RNG = np.random.default_rng(11)
 #: Coefficients away from their medians, none of them zero or one.
 LOGS = np.log([MEDIANS[name] for name in NAMES]) + RNG.normal(0.0, 0.3, len(NAMES))
 OPS = {name: operations(CATALOG.get("workloads", name)) for name in
-       ("llama3-8b", "mixtral-8x7b", "gpt2-xl", "resnet50", "dlrm", "t5-large", "nemotron-h-8b")
-       if name in CATALOG.names("workloads")}  # fmt: skip
+       ("llama3-8b", "mixtral-8x7b", "gpt2-xl", "resnet50", "dlrm", "t5-large", "nemotron-h-56b")}  # fmt: skip
 MACHINES = {
     name: machine(CATALOG.cluster(node), precision)
     for name, node, precision in (
@@ -49,7 +48,7 @@ LAYOUTS = [
     ("hsdp", {"k": 64.0, "micro_batch": 1, "sharding": Sharding.HSDP, "shard_group": 8.0}),
     ("zero1 in groups", {"k": 64.0, "micro_batch": 4, "sharding": Sharding.ZERO1, "shard_group": 16.0}),
     ("server", {"k": 32.0, "sharding": Sharding.PARAMETER_SERVER}),
-    ("tensor", {"k": 32.0, "tp": 4, "micro_batch": 1, "recompute": np.nan}),
+    ("tensor", {"k": 32.0, "tp": 4, "micro_batch": 1, "recompute": np.nan, "freed": 0.6}),
     ("context", {"k": 64.0, "tp": 2, "cp": 4, "micro_batch": 1, "recompute": 0.05, "selective": 1.0}),
     ("pipeline", {"k": 64.0, "tp": 2, "pp": 4, "micro_batch": 1, "vpp": 2}),
     ("believed stages", {"k": 64.0, "pp": 8, "micro_batch": 1, "vpp": np.nan, "sequence_parallel": 0.0}),
@@ -100,6 +99,12 @@ def test_what_a_job_declares(said):
     compare(OPS["llama3-8b"], MACHINES["h100"], laid(said, declared=DECLARED))
     for name, value in DECLARED.items():
         compare(OPS["llama3-8b"], MACHINES["h100"], laid(said, declared={name: value}))
+
+
+@pytest.mark.parametrize("hidden", [0.0, 1.0])
+def test_experts_whose_exchange_is_stated(hidden):
+    said = dict(LAYOUTS[13][1])
+    compare(OPS["mixtral-8x7b"], MACHINES["h100"], laid(said, declared={"expert_hidden": hidden}))
 
 
 @pytest.mark.parametrize(

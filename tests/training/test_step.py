@@ -9,9 +9,9 @@ import pytest
 
 from perfmodel.physics.coefficients import NAMES, from_logs, quiet, textbook
 from perfmodel.physics.compute import ATTENTION_RAMP, micro_batch
+from perfmodel.physics.counting import operations
 from perfmodel.physics.layouts import Layouts, Sharding, layouts, pick
 from perfmodel.physics.machine import machine, numbers
-from perfmodel.physics.operations import operations
 from perfmodel.physics.products import logit_rate
 from perfmodel.physics.roofline import product_time
 from perfmodel.specs.catalog import Catalog
@@ -295,9 +295,17 @@ def test_a_larger_product_never_takes_less():
 
 
 def test_what_nobody_said_of_recomputation_is_a_belief():
-    unsaid = at(8.0, micro_batch=1, recompute=np.nan)
-    c = replace(textbook(), recompute=np.asarray(0.5))
-    assert float(micro_batch(LLAMA, H100, unsaid, c).repeated) == 0.5
+    c = replace(textbook(), recompute=np.asarray(0.3))
+
+    def repeated(freed: float) -> float:
+        return float(
+            micro_batch(LLAMA, H100, at(8.0, micro_batch=1, recompute=np.nan, freed=freed), c).repeated
+        )
+
+    assert repeated(0.5) == pytest.approx(0.3)
+    assert (repeated(0.0), repeated(1.0)) == (0.0, 1.0)
+    # Whoever lacks little repeats what is cheap: less than in proportion.
+    assert repeated(0.25) < 0.25
     assert float(micro_batch(LLAMA, H100, at(8.0, micro_batch=1), c).repeated) == 0.0
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.decide.knee import cautious, first_below
-from perfmodel.validate.knees import ALARMS, GRID, Bend, choose_odds, crossfit_odds, score_knees
+from perfmodel.validate.knees import (
+    ALARMS,
+    GRID,
+    Bend,
+    choose_odds,
+    crossfit_odds,
+    knees_in_bands,
+    score_knees,
+)
 
 K = np.array([4.0, 8.0, 16.0])
 
@@ -54,3 +62,24 @@ def test_counts() -> None:
     assert (score.bending, score.found, score.straight, score.false_alarms) == (1, 1, 1, 1)
     assert score_knees(families, dict.fromkeys(range(2), 0.5)).as_dict()["within_factor_2"] == 0.0
     assert score.at_risk == 1
+
+
+def test_a_knee_holds_where_it_lies_between_the_ends_of_its_band() -> None:
+    wide, narrow = shy(0, bends=True, half=0.3), shy(1, bends=True, half=0.01)
+    straight = shy(2, bends=False, half=0.01)
+    assert wide.band == (
+        8.0,
+        np.inf,
+    )  # 0.95 and 0.9 fall below 0.7 with half a chance in ten at K = 8, 0.74 need not at all
+    assert narrow.band == (np.inf, np.inf)
+    found = knees_in_bands([wide, narrow, straight], np.array([1.0, 3.0, 4.0]))
+    assert found == {
+        "families": 3,
+        "bending": 2,
+        "inside": 5.0 / 8.0,
+        "inside_bending": 0.25,
+        "closed_bending": 0.0,
+    }
+    closed = Bend(0, K, np.array([0.9, 0.6, 0.5]), np.array([0.9, 0.65, 0.4]), np.full(3, 0.2))
+    assert closed.band == (8.0, 16.0)
+    assert knees_in_bands([closed], np.ones(1))["closed_bending"] == 1.0

@@ -26,6 +26,8 @@ def data(resolved: Resolved) -> Observations:
     [
         ("lambda-bert-large-fp16-rtx-3090-b16", "bus_bytes_per_s", 0.2),
         ("dle-pytorch-jasper-v100-32gb-dgx-2-fp32-b32", "other", 0.6),
+        ("dle-tensorflow2-sim-on-v100-32gb-dgx-2-amp-fp32-samples-s", "sync_s", 4.0),
+        ("lambda-resnet50-fp16-v100-sxm2-16gb-b256", "other_traffic", 0.25),
     ],
 )
 def test_a_belief_that_was_wrong_is_named(data: Observations, family: str, wrong: str, factor: float) -> None:

@@ -13,7 +13,7 @@ from perfmodel.cli.main import main
 from perfmodel.specs.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST_INSIDE = 0.85  # of the records
+LEAST_INSIDE = 0.8  # of the records; the page says how many are, and what the others have in common
 
 
 def _script() -> ModuleType:

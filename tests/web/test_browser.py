@@ -119,10 +119,12 @@ def serving(answers):
     app = server.build(Workers(lambda: answers), server.limits_for("127.0.0.1"))
     thread = threading.Thread(target=app.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    app.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        app.should_exit = True
+        thread.join(60)
+        listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -134,17 +136,21 @@ def browser(tmp_path_factory):
         [DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     base = f"http://127.0.0.1:{port}"
-    for _ in range(100):
+    try:
+        for _ in range(100):
+            try:
+                if httpx.get(f"{base}/status", timeout=5, trust_env=False).json()["value"]["ready"]:
+                    break
+            except (httpx.TransportError, KeyError):
+                time.sleep(0.1)
+        session = Browser(base, tmp_path_factory.mktemp("profile"))
         try:
-            if httpx.get(f"{base}/status", timeout=5, trust_env=False).json()["value"]["ready"]:
-                break
-        except (httpx.TransportError, KeyError):
-            time.sleep(0.1)
-    session = Browser(base, tmp_path_factory.mktemp("profile"))
-    yield session
-    session.close()
-    process.terminate()
-    process.wait(10)
+            yield session
+        finally:
+            session.close()
+    finally:
+        process.terminate()  # the driver ends its browser
+        process.wait(30)
 
 
 @pytest.fixture
@@ -177,6 +183,33 @@ def test_dragging_a_slider_moves_the_curve_and_leaves_a_ghost(slider, ready):
     assert f"{slider}=" in ready.run("return location.search")
     ready.click(f'[data-reset="{slider}"]')
     ready.until(f"return (() => {{ {CURVE} }})() === arguments[0]", before)
+
+
+SLOW = """const real = window.fetch;
+window.fetch = (...asked) => new Promise((go) => setTimeout(go, 400)).then(() => real(...asked));"""
+CHANGE = "const chosen = document.getElementById(arguments[0]); chosen.value = arguments[1]; chosen.dispatchEvent(new Event('change'));"
+IS_OLD = "const e = document.getElementById('results'); return e.classList.contains('old') && e.ariaBusy === 'true'"
+IS_NEW = "const e = document.getElementById('results'); return !e.classList.contains('old') && e.ariaBusy === 'false'"
+
+
+def test_an_old_answer_is_marked_while_a_new_one_is_out(ready):
+    ready.until(IS_NEW)
+    ready.run(SLOW)
+    assert ready.run(f"{CHANGE} {IS_OLD}", "cluster", "dgx-a100")
+    ready.until(IS_NEW)
+    assert "dgx-a100" in ready.text("#subject")
+
+
+def test_a_new_cluster_says_which_of_ones_own_values_it_took_back(ready):
+    ready.type("#bandwidth", RIGHT * 3)
+    ready.run(CHANGE, "cluster", "dgx-a100")
+    assert ready.run("return !document.getElementById('forgotten').hidden")
+    told = ready.text("#forgotten")
+    assert "bandwidth" in told
+    assert "price" not in told  # was never one's own
+    ready.run(CHANGE, "cluster", "dgx-h100")
+    assert ready.run("return document.getElementById('forgotten').hidden")
+    ready.until(IS_NEW)
 
 
 def test_the_latency_slider_asks_for_another_latency(ready, page):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.physics.operations import operations
+from perfmodel.physics.counting import operations
 from perfmodel.specs.catalog import Catalog
 from perfmodel.workloads.parameters import count, dimensions
 

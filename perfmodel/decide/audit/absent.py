@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from perfmodel.decide.audit.findings import Finding
 from perfmodel.decide.audit.normalise import Series
 
@@ -12,7 +10,7 @@ def _absent(code: str, severity: str, what: str, hides: str) -> Finding:
     return Finding(code=code, severity=severity, claim="not stated", bound=what, evidence=hides)
 
 
-def findings(claim: Any, series: Series, regime: str | None) -> list[Finding]:
+def findings(claim: object, series: Series, regime: str | None) -> list[Finding]:
     """Notes for what would be good to know; suspicious where the experiment itself is hidden."""
     points = series.all
     measured = [point for point in points if point is not series.headline] or list(points)

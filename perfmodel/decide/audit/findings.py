@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 SEVERITIES = ("note", "suspicious", "impossible")
 
@@ -62,7 +61,7 @@ class Finding:
     weight: float = 1.0  # claimed over allowed, or another number that grows with the offence
     k: int | None = None
 
-    def mapping(self) -> dict[str, Any]:
+    def mapping(self) -> dict[str, object]:
         """The documented JSON form, with `k` beside it."""
         return {
             "code": self.code,

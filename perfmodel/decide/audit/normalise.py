@@ -103,20 +103,21 @@ def _is_relative(point: Point) -> bool:
     return point.rate_from in (None, "speedup", "efficiency")
 
 
-def _value(source: Any, name: str) -> Any:
+def _value(source: object, name: str) -> Any:
     return getattr(source, name, None)
 
 
-def _point(source: Any, label: str, claim: Any) -> Point:
+def _point(source: object, label: str, claim: object) -> Point:
+    k = int(_value(source, "k"))
     stated = {name: float(_value(source, name)) for name in MEASURES if _value(source, name) is not None}
     for name in ("throughput", "tokens_per_s"):
         each = _value(source, f"{name}_per_accelerator")
         if each is not None:
-            stated.setdefault(name, float(each) * source.k)
+            stated.setdefault(name, float(each) * k)
     batch = _value(source, "global_batch")
     if batch is None:
         per_device = _value(source, "batch_per_accelerator") or _value(claim, "batch_per_accelerator")
-        batch = per_device * source.k if per_device else _value(claim, "global_batch")
+        batch = per_device * k if per_device else _value(claim, "global_batch")
     layout = _value(source, "layout") or _value(claim, "layout")
 
     def number(name: str) -> float | None:
@@ -125,7 +126,7 @@ def _point(source: Any, label: str, claim: Any) -> Point:
 
     return Point(
         label=label,
-        k=int(source.k),
+        k=k,
         stated=stated,
         global_batch=None if batch is None else float(batch),
         seq_len=_value(source, "seq_len") or _value(claim, "seq_len"),
@@ -139,7 +140,7 @@ def _point(source: Any, label: str, claim: Any) -> Point:
     )
 
 
-def _split(layout: Any) -> Split:
+def _split(layout: object) -> Split:
     """The degrees that a layout names; those that it leaves out are 1."""
     if layout is None:
         return Split()
@@ -178,7 +179,7 @@ def _relative_rate(point: Point, reference: Point | None, from_k: int) -> Point:
 
 
 def series(
-    claim: Any,
+    claim: object,
     *,
     flop_per_sample: Callable[[float | None], float | None] | None = None,
     peak_flop_per_s: float | None = None,
@@ -198,8 +199,10 @@ def series(
         convert(_point(source, f"points[{at}]", claim))
         for at, source in enumerate(_value(claim, "points") or ())
     ]
-    baseline = _value(claim, "baseline") and convert(_point(claim.baseline, "baseline", claim))
-    headline = _value(claim, "headline") and convert(_point(claim.headline, "headline", claim))
+    baseline, headline = (
+        None if (source := _value(claim, name)) is None else convert(_point(source, name, claim))
+        for name in ("baseline", "headline")
+    )
     absolute = [point for point in given if point.rate is not None or "time_s" in point.stated]
     start = baseline or min(absolute, key=lambda point: point.k, default=None)
     one_based = start is None or any(

@@ -7,9 +7,10 @@ weights read once a step for all, nothing lost to exchanges or the host.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.decide.audit.findings import Finding, ordered, verdict
 from perfmodel.decide.audit.verdict import usual_cluster
@@ -17,6 +18,7 @@ from perfmodel.physics.machine import peak
 from perfmodel.physics.serving import CLOSED, OFFLINE, serving_answer
 from perfmodel.physics.serving_coefficients import NAMES, from_logs
 from perfmodel.physics.serving_shape import ServingShape, is_served, serving_shape
+from perfmodel.physics.serving_step import Deployment
 from perfmodel.results.envelope import Result
 from perfmodel.serving.beliefs import ServingBeliefs, shipped_beliefs
 from perfmodel.serving.precision import CACHE_BYTES, FORMATS
@@ -138,7 +140,7 @@ def audit_service(
     )
 
 
-def _mapping(finding: Finding) -> dict[str, Any]:
+def _mapping(finding: Finding) -> dict[str, object]:
     return {
         "code": finding.code, "severity": finding.severity, "k": finding.k, "claim": finding.claim, "bound": finding.bound,
         "evidence": finding.evidence, "question": QUESTIONS[finding.code],
@@ -350,12 +352,14 @@ def _expected(
     return float(middle[best]) / moved, float(middle[best]), float(middle[best]) * moved
 
 
-def _kindest(claim: ServiceClaim) -> Any:
+def _kindest(claim: ServiceClaim) -> object:
     peaks = claim.device.peak
     return next((name for name in ("fp4", "fp8", "int8", "bf16", "fp16") if name in peaks), "fp32")
 
 
-def _throughput(service: Service, at: Any, concurrency: float | None, replicas: Any) -> tuple[Any, Any]:
+def _throughput(
+    service: Service, at: Deployment, concurrency: float | None, replicas: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     step = 0.05
     moved = np.concatenate([np.zeros((len(NAMES), 1)), np.diag(np.full(len(NAMES), step))], axis=1)
     c = from_logs((service.belief.median[:, None] + moved)[:, :, None])

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfmodel.physics.constants import FAST_CONVOLUTION
-from perfmodel.physics.operations import TRANSFORMER_KINDS, operations
+from perfmodel.physics.counting import operations
+from perfmodel.physics.operations import TRANSFORMER_KINDS
 from perfmodel.specs.hardware import Accelerator, Cluster
 from perfmodel.specs.workload import Workload
 

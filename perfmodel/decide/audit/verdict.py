@@ -345,11 +345,11 @@ def _doublings(first: int, last: int) -> Iterable[int]:
     yield last
 
 
-def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, Any]]:
+def _points(read: Series, expected: list[plausible.Expected]) -> list[dict[str, object]]:
     """Claimed beside predicted, 90 % bands as everywhere else."""
     by_label = {item.point.label: item for item in expected}
     is_series = len({point.k for point in read.all}) > 1
-    rows = []
+    rows: list[dict[str, object]] = []
     for point in read.all:
         # A rate at the only K is its own reference: it claims no speedup, unless one is stated.
         scales = is_series or not point.stated.keys().isdisjoint(("speedup", "efficiency"))
@@ -375,7 +375,7 @@ def _narrowed(middle: float, edge: float) -> float:
     return float(middle * (edge / middle) ** (1.0 / plausible.WIDEN))
 
 
-def _inputs(claim: Claim, goal: str) -> dict[str, Any]:
+def _inputs(claim: Claim, goal: str) -> dict[str, object]:
     """Enough to say whose claim it is and to run it again."""
     given = claim.model_dump(mode="json", exclude_none=True, exclude={"workload", "cluster", "accelerator"})
     names = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class Compared:
     """Findings, and what of the comparison is shown."""
 
     findings: list[Finding]
-    shown: Mapping[str, Any]
+    shown: Mapping[str, object]
 
 
 def compare(speedup: float, own: Side, other: Side, beliefs: Beliefs, factor: float, seed: int) -> Compared:
@@ -58,7 +57,7 @@ def compare(speedup: float, own: Side, other: Side, beliefs: Beliefs, factor: fl
             )
         )
     most = max(ratios, key=lambda key: ratios[key])
-    shown: dict[str, Any] = {"claimed": speedup, "k": own.k, "other_k": other.k, "hardware": ratios}
+    shown: dict[str, object] = {"claimed": speedup, "k": own.k, "other_k": other.k, "hardware": ratios}
     shown |= dict.fromkeys(("predicted", "low", "high"))
     if speedup > ratios[most] * ROUNDING:
         listed = ", ".join(f"{key} {value:.3g}x" for key, value in ratios.items())

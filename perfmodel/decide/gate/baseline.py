@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.decide.gate.evaluate import array_of
 from perfmodel.errors import Problem, SpecError
 from perfmodel.files import parse_json, pretty_json, read_bytes
+from perfmodel.results.prediction import PredictionAnswer
 from perfmodel.specs.layout import layout_words
 from perfmodel.specs.policies import LOCK_NAME
 
@@ -28,8 +29,8 @@ _ARRAYS = (
 class Entry:
     """One job of the lock: what it was given and what was predicted, shaped like prediction.result."""
 
-    inputs: dict[str, Any]
-    result: dict[str, Any]
+    inputs: Mapping[str, object]
+    result: PredictionAnswer
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Lock:
     jobs: dict[str, Entry]
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: object) -> Any:
     """Numbers to `DIGITS` significant digits, in any nesting; integers stay.
 
     >>> rounded({"t": [0.123456789, None, 64]})
@@ -56,7 +57,7 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def summary(result: Mapping[str, Any]) -> dict[str, Any]:
+def summary(result: PredictionAnswer) -> PredictionAnswer:
     """What of a prediction is locked: the curve, the parts and the chosen K."""
     chosen = {
         "k": list(result["k"]),
@@ -74,7 +75,8 @@ def summary(result: Mapping[str, Any]) -> dict[str, Any]:
         "p_star": {"k": (result.get("p_star") or {}).get("k")},
         "fastest": {"k": (result.get("fastest") or {}).get("k")},
     }
-    return dict(rounded(chosen))
+    locked: PredictionAnswer = rounded(chosen)
+    return locked
 
 
 def dumps(lock: Lock) -> str:
@@ -108,7 +110,7 @@ def loads(text: str, file: str = LOCK_NAME) -> Lock:
     return Lock(str(data.get("version", "")), int(data["seed"]), entries)
 
 
-def _is_result(value: Any) -> bool:
+def _is_result(value: object) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("k"), list):
         return False
     arrays = [item for name, item in value.items() if name in _ARRAYS or name == "k"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.decide.gate.evaluate import Value, measure, unit_of
 from perfmodel.decide.gate.grammar import Policy
 from perfmodel.errors import SpecError
+from perfmodel.results.prediction import PredictionAnswer
 from perfmodel.specs.catalog import VARIED
 from perfmodel.units import format_quantity
 
@@ -17,8 +17,8 @@ FEW = (
     4  # a record with a new name and no more differences than these (the name is one) is the old one, edited
 )
 SAME = 1e-3  # a metric that moved by less did not move
-Inputs = Mapping[str, Any]
-Predict = Callable[[Inputs], Mapping[str, Any]]
+Inputs = Mapping[str, object]
+Predict = Callable[[Inputs], PredictionAnswer]
 MODEL = "perfmodel itself"
 TOGETHER = "all changes together"
 
@@ -28,8 +28,8 @@ class Difference:
     """One input that differs: where it stands, before and after (None where there was nothing)."""
 
     path: tuple[str, ...]
-    before: Any
-    after: Any
+    before: object
+    after: object
 
     def __str__(self) -> str:
         """`price.per_accelerator: 3.92 USD/h -> 2.1 USD/h`."""
@@ -47,7 +47,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def _shown(path: tuple[str, ...], value: Any) -> str:
+def _shown(path: tuple[str, ...], value: object) -> str:
     unit = "FLOP/s" if path[-2:-1] == ("peak",) else _UNITS.get(path[-1])
     if isinstance(value, Mapping):
         inner = (f"{key}={_shown((*path, key), item)}" for key, item in value.items())
@@ -84,13 +84,13 @@ def differences(before: Inputs, after: Inputs, path: tuple[str, ...] = ()) -> li
     return found
 
 
-def _kin(record: Mapping[str, Any]) -> Any:
+def _kin(record: Mapping[str, object]) -> object:
     """The name of a record, that of its model where it is a variant without one of its own."""
     name = record.get("name")
     return name.removesuffix(VARIED) if isinstance(name, str) else name
 
 
-def _leaves(old: Any, new: Any) -> int:
+def _leaves(old: object, new: object) -> int:
     """How many values differ, at any depth."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return sum(_leaves(old.get(key), new.get(key)) for key in {*old, *new})
@@ -105,7 +105,7 @@ def grouped(found: Sequence[Difference], before: Inputs, after: Inputs) -> list[
     return [Difference((key,), before.get(key), after.get(key)) for key in keys]
 
 
-def apply(inputs: Inputs, difference: Difference) -> dict[str, Any]:
+def apply(inputs: Inputs, difference: Difference) -> dict[str, object]:
     """The inputs with one difference put in.
 
     >>> apply({"a": {"b": 1, "c": 2}}, Difference(("a", "b"), 1, None))
@@ -114,9 +114,9 @@ def apply(inputs: Inputs, difference: Difference) -> dict[str, Any]:
     head, *rest = difference.path
     changed = dict(inputs)
     if rest:
-        changed[head] = apply(
-            changed.get(head) or {}, Difference(tuple(rest), difference.before, difference.after)
-        )
+        inner = changed.get(head)
+        deeper = Difference(tuple(rest), difference.before, difference.after)
+        changed[head] = apply(inner if isinstance(inner, Mapping) else {}, deeper)
     elif difference.after is None:
         changed.pop(head, None)
     else:
@@ -134,7 +134,7 @@ class Effect:
     cause: str
     path: tuple[str, ...] = ()  # of the one input that is the cause
 
-    def mapping(self, job: str) -> dict[str, Any]:
+    def mapping(self, job: str) -> dict[str, object]:
         """The documented JSON form, with the job and the unit beside it."""
         return {
             "job": job,
@@ -143,7 +143,6 @@ class Effect:
             "before": self.before.value,
             "after": self.after.value,
             "cause": self.cause,
-            "path": list(self.path),
         }
 
 
@@ -159,10 +158,10 @@ def _moved(before: Value, after: Value) -> bool:
 
 def effects(
     policies: Sequence[Policy],
-    locked: Mapping[str, Any],
+    locked: PredictionAnswer,
     before: Inputs,
     after: Inputs,
-    now: Mapping[str, Any],
+    now: PredictionAnswer,
     predict: Predict,
     device_memory_bytes: Callable[[Inputs], float | None],
 ) -> list[Effect]:
@@ -173,7 +172,7 @@ def effects(
     """
     found = differences(before, after)
     chosen = grouped(found, before, after)
-    variants: list[tuple[str, tuple[str, ...], Mapping[str, Any], Inputs]] = []
+    variants: list[tuple[str, tuple[str, ...], PredictionAnswer, Inputs]] = []
     again = _try(predict, before)
     base = again if again is not None else locked
     if again is not None:
@@ -201,7 +200,7 @@ def effects(
     return told
 
 
-def _try(predict: Predict, inputs: Inputs) -> Mapping[str, Any] | None:
+def _try(predict: Predict, inputs: Inputs) -> PredictionAnswer | None:
     """A prediction, or None where one change alone makes no valid job (a wider model without its heads)."""
     try:
         return predict(inputs)

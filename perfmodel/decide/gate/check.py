@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.decide.gate import baseline, changes, inputs
 from perfmodel.decide.gate import serving as services
@@ -23,11 +22,12 @@ from perfmodel.decide.gate.evaluate import (
 from perfmodel.decide.gate.grammar import Policy, PolicyError, parse
 from perfmodel.errors import Problem, SpecError
 from perfmodel.results.envelope import Result, __version__
+from perfmodel.results.prediction import PredictionAnswer
 from perfmodel.specs.job import Job
 from perfmodel.specs.policies import Gate, Rule
 from perfmodel.specs.serving import ServingJob
 
-Predict = Callable[[Job], Mapping[str, object]]
+Predict = Callable[[Job], PredictionAnswer]
 NO_BASELINE = "no baseline yet: perfmodel check --update-baseline writes one"
 
 
@@ -73,9 +73,9 @@ def check(
     """
     rules = read_rules(gate)
     services.refuse_foreign(rules, gate.jobs)
-    policies: list[dict[str, Any]] = []
-    moved: list[dict[str, Any]] = []
-    switched: list[dict[str, Any]] = []
+    policies: list[dict[str, object]] = []
+    moved: list[dict[str, object]] = []
+    switched: list[dict[str, object]] = []
     entries: dict[str, baseline.Entry] = {}
     for name, job in gate.jobs.items():
         own = [
@@ -100,9 +100,9 @@ def check(
         for rule, policy in own:
             policies.append(_row(name, rule, decide_one(policy, result, reference, extended), undecided))
         if old is not None:
-            moved += _located(_causes(name, wanted, old, entry, predict), job)
+            moved += _located(_causes(wanted, old, entry, predict), name, job)
             switched += _switched(name, wanted, old, entry)
-    verdicts = [policy["verdict"] for policy in policies]
+    verdicts = [str(policy["verdict"]) for policy in policies]
     made = baseline.Lock(__version__, seed, dict(sorted(entries.items())))
     return Checked(
         Result(
@@ -125,7 +125,7 @@ def check(
     )
 
 
-def decide_one(policy: Policy, result: Mapping[str, Any], old: baseline.Entry | None, job: Job) -> Outcome:
+def decide_one(policy: Policy, result: PredictionAnswer, old: baseline.Entry | None, job: Job) -> Outcome:
     """One policy on one prediction; a change needs the baseline's prediction too."""
     memory = job.cluster.accelerator.memory
     if not policy.change:
@@ -140,44 +140,44 @@ def decide_one(policy: Policy, result: Mapping[str, Any], old: baseline.Entry | 
     return outcome(policy, change(policy, before, now, result["k"]))
 
 
-def _memory(given: Mapping[str, Any]) -> float | None:
-    try:
-        return float(given["cluster"]["node"]["accelerator"]["memory"])
-    except (KeyError, TypeError, ValueError):
-        return None
+def _memory(given: Mapping[str, object]) -> float | None:
+    found: object = given
+    for key in ("cluster", "node", "accelerator", "memory"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) else None
 
 
 def _causes(
-    name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry, predict: Predict
-) -> list[dict[str, object]]:
+    wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry, predict: Predict
+) -> list[changes.Effect]:
     if old.inputs == new.inputs and old.result == new.result:
         return []
 
-    def again(given: Mapping[str, object]) -> Mapping[str, object]:
+    def again(given: Mapping[str, object]) -> PredictionAnswer:
         # Rounded like the lock, so that what did not change is seen not to have changed.
         return baseline.summary(predict(inputs.restore(given)))
 
     chosen = wanted or [parse("knee >= 1"), parse("cost >= 0 USD")]
-    told = changes.effects(chosen, old.result, old.inputs, new.inputs, new.result, again, _memory)
-    return [effect.mapping(name) for effect in told]
+    return changes.effects(chosen, old.result, old.inputs, new.inputs, new.result, again, _memory)
 
 
-def _located(told: list[dict[str, Any]], job: Job) -> list[dict[str, Any]]:
+def _located(effects: Sequence[changes.Effect], name: str, job: Job) -> list[dict[str, object]]:
     """The changes, each with the place of the input that it names, where a file has one."""
-    for row in told:
-        path = row.pop("path")
-        mark = job.error_at(".".join(path), "P000", "").problems[0] if path else None
-        row |= {
+    rows = []
+    for effect in effects:
+        mark = job.error_at(".".join(effect.path), "P000", "").problems[0] if effect.path else None
+        place = {
             "file": None if mark is None else mark.file,
             "line": None if mark is None else mark.line,
             "column": None if mark is None else mark.column,
         }
-    return told
+        rows.append(effect.mapping(name) | place)
+    return rows
 
 
 def _switched(
     name: str, wanted: Sequence[Policy], old: baseline.Entry, new: baseline.Entry
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Another layout than the baseline's at the K that policies name, or at the first K where none does."""
     before, after = (
         dict(zip(one.result["k"], one.result.get("layout") or (), strict=False)) for one in (old, new)

@@ -7,9 +7,9 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.decide.gate.grammar import Policy
+from perfmodel.results.prediction import Optimum, PredictionAnswer
 
 PASS, FAIL, UNDECIDED = "pass", "fail", "undecided"
 # Metrics that are read from a list aligned with `k`: their name in prediction.result.
@@ -94,29 +94,30 @@ def decide(comparator: str, limit: float, value: Value) -> str:
     return PASS if all(both) else UNDECIDED if any(both) else FAIL
 
 
-def _index(result: Mapping[str, Any], k: int) -> int | None:
+def _index(result: PredictionAnswer, k: int) -> int | None:
     ladder = list(result["k"])
     return ladder.index(k) if k in ladder else None
 
 
-def array_of(result: Mapping[str, Any], name: str) -> Sequence[Any] | None:
+def array_of(result: Mapping[str, object], name: str) -> Sequence[float | None] | None:
     """An array of the prediction, or of one of its mappings: `run.time_s`.
 
     >>> array_of({"run": {"time_s": [1.0]}}, "run.time_s"), array_of({"run": None}, "run.time_s")
     ([1.0], None)
     """
-    if name in result:
-        found = result[name]
-    else:
+    found = result.get(name)
+    if name not in result:
         group, _, key = name.partition(".")
-        found = (result.get(group) or {}).get(key) if key else None
+        inner = result.get(group)
+        found = inner.get(key) if key and isinstance(inner, Mapping) else None
     return found if isinstance(found, Sequence) else None
 
 
-def _at(result: Mapping[str, Any], name: str, index: int) -> Value:
+def _at(result: PredictionAnswer, name: str, index: int) -> Value:
     """Entry `index` of an array of the prediction, with its band."""
     k = int(result["k"][index])
-    value = (array_of(result, name) or [None] * len(result["k"]))[index]
+    values = array_of(result, name)
+    value = values[index] if values else None
     if value is None:
         reasons = result.get("reason") or []
         why = (
@@ -128,15 +129,18 @@ def _at(result: Mapping[str, Any], name: str, index: int) -> Value:
     low_ends, high_ends = (array_of(result, f"{name}_{end}") for end in ("low", "high"))
     if low_ends is not None and high_ends is not None and low_ends[index] is not None:
         return Value(value, low_ends[index], high_ends[index], k=k)
-    time_s, low, high = (result[key][index] for key in ("time_s", "time_s_low", "time_s_high"))
-    if name in _WITH_TIME and None not in (time_s, low, high):
-        return Value(value, value * low / time_s, value * high / time_s, k=k)
-    if name in _AGAINST_TIME and None not in (time_s, low, high):
-        return Value(value, value * time_s / high, value * time_s / low, k=k)
+    time_s, low, high = (
+        times[index] for times in (result["time_s"], result["time_s_low"], result["time_s_high"])
+    )
+    if time_s is not None and low is not None and high is not None:
+        if name in _WITH_TIME:
+            return Value(value, value * low / time_s, value * high / time_s, k=k)
+        if name in _AGAINST_TIME:
+            return Value(value, value * time_s / high, value * time_s / low, k=k)
     return Value(value, value, value, k=k)
 
 
-def _knee(result: Mapping[str, Any], rule: str) -> Value:
+def _knee(result: PredictionAnswer, rule: str) -> Value:
     knee = result["knee"][rule]
     timed = [k for k, time_s in zip(result["k"], result["time_s"], strict=True) if time_s is not None]
     if not timed:
@@ -144,29 +148,27 @@ def _knee(result: Mapping[str, Any], rule: str) -> Value:
     largest = max(timed)
     # Beyond the largest K that runs there is a larger one that does not, or the range simply ends.
     beyond = float(largest) if largest < max(result["k"]) else math.inf
-    if knee["k"] is None:
-        low = knee.get("k_low") or largest
+    k = knee["k"]
+    if k is None:
+        least = min(knee.get("k_low") or largest, largest)
         why = f"not reached up to K = {largest}" + (
             "" if beyond == math.inf else ", the largest that is feasible"
         )
-        return Value(
-            float(largest), float(min(low, largest)), beyond, why, largest, at_least=beyond == math.inf
-        )
-    low = knee["k"] if knee.get("k_low") is None else knee["k_low"]
-    high = beyond if knee.get("k_high") is None else knee["k_high"]
-    return Value(float(knee["k"]), float(low), float(high), str(knee.get("cause") or ""), int(knee["k"]))
+        return Value(float(largest), float(least), beyond, why, largest, at_least=beyond == math.inf)
+    low, high = knee.get("k_low"), knee.get("k_high")
+    ends = float(k if low is None else low), float(beyond if high is None else high)
+    return Value(float(k), *ends, str(knee.get("cause") or ""), int(k))
 
 
-def _optimum(result: Mapping[str, Any], name: str) -> Value:
-    best = result[name]
+def _optimum(best: Optimum | None, name: str) -> Value:
     k = best.get("k") if best else None
-    if k is None:
+    if best is None or k is None:
         return Value(None, None, None, f"no K is feasible, so there is no {name}")
     low, high = best.get("k_low") or k, best.get("k_high") or k
     return Value(float(k), float(low), float(high), k=int(k))
 
 
-def measure(policy: Policy, result: Mapping[str, Any], device_memory_bytes: float | None) -> Value:
+def measure(policy: Policy, result: PredictionAnswer, device_memory_bytes: float | None) -> Value:
     """The number that a policy bounds, read from prediction.result (never a change)."""
     name = policy.metric.name
     if policy.is_serving:
@@ -174,7 +176,7 @@ def measure(policy: Policy, result: Mapping[str, Any], device_memory_bytes: floa
     if name == "knee":
         return _knee(result, policy.rule)
     if name in ("p_star", "fastest"):
-        return _optimum(result, name)
+        return _optimum(result["p_star"] if name == "p_star" else result["fastest"], name)
     if policy.k is not None:
         index = _index(result, policy.k)
         if index is None:
@@ -193,7 +195,7 @@ def measure(policy: Policy, result: Mapping[str, Any], device_memory_bytes: floa
         if not held:
             return Value(None, None, None, "no K is feasible")
         return _scaled(policy, _at(result, ARRAYS[name], max(held)[1]), device_memory_bytes)
-    best = _optimum(result, "p_star")
+    best = _optimum(result["p_star"], "p_star")
     if best.k is None:
         return best
     index = _index(result, best.k)
@@ -218,9 +220,9 @@ def _scaled(policy: Policy, value: Value, device_memory_bytes: float | None) -> 
     )
 
 
-def _share(policy: Policy, result: Mapping[str, Any], index: int) -> Value:
+def _share(policy: Policy, result: PredictionAnswer, index: int) -> Value:
     parts = result["parts_s"]
-    if policy.part not in parts:
+    if policy.part is None or policy.part not in parts:
         return Value(
             None, None, None, f"no part {policy.part!r}; parts: {', '.join(sorted(parts))}", policy.k
         )

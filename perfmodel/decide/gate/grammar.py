@@ -326,9 +326,9 @@ def _measure(reader: _Reader) -> _Measure:
     return _Measure(metric, change, given.pop("k", None), **given)
 
 
-def _arguments(reader: _Reader, metric: Metric) -> dict[str, Any]:
+def _arguments(reader: _Reader, metric: Metric) -> dict[str, object]:
     """Arguments by their field of a policy."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     takes_load = metric.per_k == "load" and metric.name != "max_load"
     while True:
         name = reader.next()

@@ -27,7 +27,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def dump(job: Job) -> dict[str, Any]:
+def dump(job: Job) -> dict[str, object]:
     """Everything that a prediction reads, SI numbers by name."""
     whole = job.model_dump(mode="json", exclude_none=True)
     found = dict(_plain({key: value for key, value in whole.items() if key not in _OWN}))

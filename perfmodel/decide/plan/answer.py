@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def _layout(candidate: Candidate) -> str:
     return layout_words(candidate.layout(), spelled_out=True, micro_batch_of_one=True)
 
 
-def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str, Any]) -> Plan:
+def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str, object]) -> Plan:
     """Everything that the `result` of a plan holds, and more."""
     best = found.partial.best
     missed = None if best else nearest(found)
@@ -54,10 +53,11 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         shown = (missed.candidate,)
     curves = [_banded(found, beliefs, candidate) for candidate in shown]
     entries = [
-        {"rank": i + 1, **(entry := _entry(found, c)), **_bands(found, c, entry, curves[i], beliefs)}
+        {"rank": i + 1, **_entry(found, c), **_bands(found, c, curves[i], beliefs)}
         for i, c in enumerate(shown)
     ]
-    result: dict[str, Any] = {
+    notes = _notes(found, beliefs)
+    result: dict[str, object] = {
         "answer": _sentence(found, shown, curves, missed),
         "objective": found.request.objective,
         "met": missed is None,
@@ -76,17 +76,17 @@ def make_plan(found: Found, beliefs: Beliefs, catalog: Catalog, inputs: dict[str
         ],
         "bounds": found.request.bounds.as_dict(),
         "cost_basis": _cost_basis(found),
-        "notes": _notes(found, beliefs),
+        "notes": notes,
     }
     if len(found.targets) > 1:
-        result["by_cluster"] = _by_cluster(found, beliefs)
-        result["notes"] = [*_broken_even(result["by_cluster"]), *result["notes"]]
+        result["by_cluster"], even = _by_cluster(found, beliefs)
+        notes[:0] = even
     if best:
-        result["notes"] += _untried(found, best[0])
+        notes += _untried(found, best[0])
         near = near_batches(found, best[0])
         if near:
             result["near_batches"] = near
-            result["notes"].append(near_in_words(near[0], best[0].cost_usd, found.wall_s(best[0])))
+            notes.append(near_in_words(near[0], best[0].cost_usd, found.wall_s(best[0])))
     if found.interrupted:
         result["interrupted"] = True
     if missed is not None:
@@ -117,7 +117,7 @@ def _cost_basis(found: Found) -> str:
     return f"{job.run_samples} samples" if job is not None and job.run_samples else "one step"
 
 
-def _entry(found: Found, candidate: Candidate) -> dict[str, Any]:
+def _entry(found: Found, candidate: Candidate) -> dict[str, object]:
     target = found.targets[candidate.target]
     grams = target.power.grams_per_j
     energy = found.energy_j(candidate)
@@ -153,16 +153,15 @@ def _whole(found: Found, candidate: Candidate, band: Curve) -> WholeRun:
     )
 
 
-def _bands(
-    found: Found, candidate: Candidate, entry: dict[str, Any], band: Curve, beliefs: Beliefs
-) -> dict[str, Any]:
+def _bands(found: Found, candidate: Candidate, band: Curve, beliefs: Beliefs) -> dict[str, object]:
     """Both ends of a candidate's time, run, bill and energy, and the chances to keep the limits."""
     target = found.targets[candidate.target]
     run = _whole(found, candidate, band)
     times = np.array([band.low_s[0], candidate.time_s, band.high_s[0]])
     drawn = range_share(band.k, band.parts, target.power)
     shares = energy_band((times[:1], times[1:2], times[2:]), drawn, measured_power(beliefs))
-    ends: dict[str, Any] = {
+    energy, grams = found.energy_j(candidate), target.power.grams_per_j
+    ends: dict[str, object] = {
         "wall_s_low": float(run.time_s_low[0]),
         "wall_s_high": float(run.time_s_high[0]),
         "deadline_probability": None
@@ -174,13 +173,13 @@ def _bands(
         ends |= {
             f"time_s_{end}": float(times[i]),
             f"cost_usd_{end}": float(getattr(run, f"cost_usd_{end}")[0]),
-            f"energy_j_{end}": entry["energy_j"] * float(share[0]),
-            f"carbon_g_{end}": None if entry["carbon_g"] is None else entry["carbon_g"] * float(share[0]),
+            f"energy_j_{end}": energy * float(share[0]),
+            f"carbon_g_{end}": None if grams is None else energy * grams * float(share[0]),
         }
     return ends
 
 
-def _pareto(found: Found) -> list[dict[str, Any]]:
+def _pareto(found: Found) -> list[dict[str, object]]:
     """No other layout is both faster and cheaper: the fastest of each K, filtered."""
     options = found.partial.fastest
     if not options:
@@ -190,14 +189,14 @@ def _pareto(found: Found) -> list[dict[str, Any]]:
     return [_entry(found, c) for c in sorted(kept, key=lambda c: (found.wall_s(c), c.key))]
 
 
-def _by_cluster(found: Found, beliefs: Beliefs) -> list[dict[str, Any]]:
-    """The best answer of each cluster within the limits, the best first; without one, why.
+def _by_cluster(found: Found, beliefs: Beliefs) -> tuple[list[dict[str, object]], list[str]]:
+    """The best answer of each cluster within the limits, the best first; without one, why. And notes on break-even prices.
 
     At one K the fastest layout is the cheapest too, so that it stands for all of that K.
     """
     rules, objective = constraints_of(found), found.request.objective
     ranked: list[Candidate] = []
-    without = []
+    without: list[dict[str, object]] = []
     for index, target in enumerate(found.targets):
         fits = [c for c in found.partial.fastest if c.target == index]
         kept = [c for c in fits if all(rule.kept(c) for rule in rules)]
@@ -208,30 +207,28 @@ def _by_cluster(found: Found, beliefs: Beliefs) -> list[dict[str, Any]]:
             without.append({"cluster": target.name, "k": None, "reason": why})
     # What has no price costs nobody knows what: it stands below what has one.
     ranked.sort(key=lambda c: (math.isnan(c.objective(objective)), c.objective(objective), c.key))
-    rows = [_entry(found, c) for c in ranked]
-    _break_even(rows)
-    for candidate, row in zip(ranked[: found.request.keep], rows, strict=False):
-        row |= _bands(found, candidate, row, _banded(found, beliefs, candidate), beliefs)
-    return [*rows, *without]
+    rows, notes = [], []
+    for place, candidate in enumerate(ranked):
+        row = _entry(found, candidate)
+        price = _break_even_usd_per_h(found, candidate, ranked)
+        if price is not None:
+            row["break_even_usd_per_accelerator_h"] = price
+            notes.append(
+                f"{row['cluster']} has no price: below {price:.2f} USD/h per accelerator its run is cheaper than that of any "
+                "priced cluster"
+            )
+        if place < found.request.keep:
+            row |= _bands(found, candidate, _banded(found, beliefs, candidate), beliefs)
+        rows.append(row)
+    return [*rows, *without], notes
 
 
-def _break_even(rows: list[dict[str, Any]]) -> None:
-    """Of clusters without a price, the one at which the run costs as much as the cheapest of the others."""
-    priced = [
-        row["cost_usd"] for row in rows if row["cost_usd"] is not None and math.isfinite(row["cost_usd"])
-    ]
-    for row in rows if priced else ():
-        if row["cost_usd"] is None or not math.isfinite(row["cost_usd"]):
-            row["break_even_usd_per_accelerator_h"] = min(priced) / (row["k"] * row["wall_s"]) * HOUR_S
-
-
-def _broken_even(rows: list[dict[str, Any]]) -> list[str]:
-    return [
-        f"{row['cluster']} has no price: below {row['break_even_usd_per_accelerator_h']:.2f} USD/h per accelerator its run "
-        "is cheaper than that of any priced cluster"
-        for row in rows
-        if row.get("break_even_usd_per_accelerator_h")
-    ]
+def _break_even_usd_per_h(found: Found, one: Candidate, others: Sequence[Candidate]) -> float | None:
+    """Of a cluster without a price, the one at which its run costs as much as the cheapest of the others."""
+    priced = [other.cost_usd for other in others if math.isfinite(other.cost_usd)]
+    if not priced or math.isfinite(one.cost_usd):
+        return None
+    return min(priced) / (one.k * found.wall_s(one)) * HOUR_S
 
 
 def _untried(found: Found, best: Candidate) -> list[str]:
@@ -247,7 +244,7 @@ def _untried(found: Found, best: Candidate) -> list[str]:
     ]
 
 
-def told_apart(first: Curve, second: Curve) -> dict[str, Any]:
+def told_apart(first: Curve, second: Curve) -> dict[str, object]:
     """Whether the bands of the first two are apart, and how often the first wins draw by draw."""
     overlap = bool(first.high_s[0] >= second.low_s[0] and second.high_s[0] >= first.low_s[0])
     wins = float(np.mean(first.draws_s[:, 0] <= second.draws_s[:, 0])) if first.draws_s.size else None
@@ -317,7 +314,7 @@ def _chances(run: WholeRun) -> str:
     return f" The chance to keep {', and '.join(said)}." if said else ""
 
 
-def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any]:
+def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, object]:
     """Regimes side by side, goals, and the whole run under failures, on the answer's cluster."""
     job, target = found.jobs[best.target], found.targets[best.target]
     mine = [c for c in found.partial.fastest if c.target == best.target]
@@ -325,7 +322,7 @@ def _economics(found: Found, best: Candidate, catalog: Catalog) -> dict[str, Any
     useful = np.array([c.time_s for c in mine]) * target.steps
     work = np.array([c.work for c in mine])
     efficiency = np.array([found.efficiency(c) for c in mine])
-    out: dict[str, Any] = {"k": [c.k for c in mine]}
+    out: dict[str, object] = {"k": [c.k for c in mine]}
     if math.isfinite(target.tariff.usd_per_accelerator_s):
         rows = regimes_of(job.price, job.cluster, catalog, job.reliability)
         table = []

@@ -103,10 +103,10 @@ def on_dask(address: str) -> Runner:
     return run
 
 
-def _by_value() -> Callable[[bytes, str], Any]:
+def _by_value() -> Callable[[bytes, str], object]:
     """What a worker runs. Dask sends a function that it finds in no module as it is, so it reaches any version."""
 
-    def task_there(packed: bytes, wanted: str) -> Any:
+    def task_there(packed: bytes, wanted: str) -> object:
         try:
             from perfmodel.decide.plan.backends import fingerprint, run_packed
         except ImportError:

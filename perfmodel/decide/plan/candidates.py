@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,6 @@ from perfmodel.training.rules import Shape
 from perfmodel.training.space import Bounds
 
 Floats = npt.NDArray[np.float64]
-
-OBJECTIVES = ("time", "cost", "energy")
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,9 @@ class Target:
     headroom: float = HEADROOM  # share of memory that stays free
     sequence_parallel: float = 1.0  # 1 where norms are cut by tensor parallelism as well
 
-    def coefficients_at(self, ks: npt.NDArray[Any]) -> Callable[[npt.NDArray[np.int64]], Coefficients]:
+    def coefficients_at(
+        self, ks: npt.NDArray[np.int64 | np.float64]
+    ) -> Callable[[npt.NDArray[np.int64]], Coefficients]:
         """The coefficients of layouts, given the positions of their K in `ks`."""
         if not self.jitter:
             return lambda where: self.coefficients

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
+from perfmodel.decide.plan.targets import setup_at
+from perfmodel.training.curve import smallest_that_fits
 from perfmodel.training.rules import ORDER, REASONS
 from perfmodel.units import in_words, percent
 
@@ -127,7 +129,10 @@ def _does_not_fit(found: Found) -> Nearest:
         f"no layout fits in memory: the smallest (K = {least.k} on {target.name}) needs "
         f"{in_words(least.memory_bytes, 'B')} of {in_words(whole, 'B')} per accelerator{kept}"
     )
-    need = f"use more accelerators, or a device with at least {in_words(least.memory_bytes, 'B')} of memory"
+    job = found.jobs[least.target]
+    enough = smallest_that_fits(setup_at(job, [least.k]))
+    more = f"use K = {enough} on {target.name}, which fits" if enough else "use more accelerators"
+    need = f"{more}, or a device with at least {in_words(least.memory_bytes, 'B')} of memory"
     return Nearest(None, reason, (need,))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from perfmodel.errors import SpecError, UsageError
 from perfmodel.specs.job import Job
 from perfmodel.specs.prices import GIVEN
 
 
-def elsewhere(load: Callable[[Mapping[str, Any]], Job], cluster: Any, nothing: Any = None) -> Job:
+def elsewhere(load: Callable[[Mapping[str, object]], Job], cluster: object, nothing: object = None) -> Job:
     """The job that `load` makes of a mapping of changes, on another cluster.
 
     A price by the hour that the job gives is of its own cluster's accelerator: another one has its own price.

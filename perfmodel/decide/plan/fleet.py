@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.decide.plan.candidates import Candidate
 from perfmodel.decide.plan.planner import Found
@@ -126,7 +125,7 @@ def _entry(found: Found, candidate: Candidate) -> dict[str, object]:
 
 
 def fleet_result(
-    names: Sequence[str], founds: Sequence[Found], accelerators: int | None, inputs: dict[str, Any]
+    names: Sequence[str], founds: Sequence[Found], accelerators: int | None, inputs: dict[str, object]
 ) -> tuple[Result, bool]:
     """`plan.result` of a fleet, and whether every job has its place."""
     request = founds[0].request
@@ -145,7 +144,7 @@ def fleet_result(
     for found in founds:
         for reason, count in found.partial.refused.items():
             refused[reason] = refused.get(reason, 0) + count
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "objective": request.objective,
         "met": share is not None,
         "evaluated": sum(found.partial.evaluated for found in founds),
@@ -166,10 +165,9 @@ def fleet_result(
     if any(found.interrupted for found in founds):
         result["interrupted"] = True
     if share is None:
-        result["reason"], result["relax"] = _why_not(
-            names, [options for options, _ in listed], shared, budget
-        )
-        result["answer"] = f"The jobs do not fit: {result['reason']}. To fit them, {result['relax'][0]}."
+        reason, relax = _why_not(names, [options for options, _ in listed], shared, budget)
+        result["reason"], result["relax"] = reason, relax
+        result["answer"] = f"The jobs do not fit: {reason}. To fit them, {relax[0]}."
     else:
         unused = shared - share.used
         result["answer"] = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 
@@ -37,7 +37,22 @@ BATCHES: Final = 2  # tried at a K, besides the stated one
 SHOWN: Final = 4
 
 
-def near_batches(found: Found, best: Candidate) -> list[dict[str, Any]]:
+class NearBatch(TypedDict):
+    """One K near the answer with the batch that suits it, and what it takes with the stated one."""
+
+    k: int
+    global_batch: int
+    global_batch_tokens: float
+    layout: Mapping[str, object]
+    time_s: float
+    wall_s: float
+    cost_usd: float
+    stated_wall_s: float | None
+    stated_cost_usd: float | None
+    keeps_limits: bool
+
+
+def near_batches(found: Found, best: Candidate) -> list[NearBatch]:
     """K near the answer with the batch that suits it, the best by the objective first; none where the batch is fixed."""
     job, node = found.jobs[best.target], found.targets[best.target].shape.node
     stated = job.global_batch or 1
@@ -60,8 +75,7 @@ def near_batches(found: Found, best: Candidate) -> list[dict[str, Any]]:
     return [_row(found, there, batch, without.get(there.k)) for there, batch in ranked[:SHOWN]]
 
 
-def _row(found: Found, there: Candidate, batch: int, stated: Candidate | None) -> dict[str, Any]:
-    """One K with its batch, and what it takes with the stated one."""
+def _row(found: Found, there: Candidate, batch: int, stated: Candidate | None) -> NearBatch:
     return {
         "k": there.k,
         "global_batch": batch,
@@ -76,15 +90,14 @@ def _row(found: Found, there: Candidate, batch: int, stated: Candidate | None) -
     }
 
 
-def near_in_words(row: dict[str, Any], best_cost_usd: float, best_wall_s: float) -> str:
+def near_in_words(row: NearBatch, best_cost_usd: float, best_wall_s: float) -> str:
     """What a near batch opens, with both prices."""
     money = f", {in_words(row['cost_usd'], 'USD', 4)}" if math.isfinite(row["cost_usd"]) else ""
     own = f", {in_words(best_cost_usd, 'USD', 4)}" if math.isfinite(best_cost_usd) else ""
     stated = "no layout at the stated batch"
+    cost = row["stated_cost_usd"]
     if row["stated_wall_s"] is not None:
-        spent = (
-            f", {in_words(row['stated_cost_usd'], 'USD', 4)}" if math.isfinite(row["stated_cost_usd"]) else ""
-        )
+        spent = f", {in_words(cost, 'USD', 4)}" if cost is not None and math.isfinite(cost) else ""
         stated = f"{in_words(row['stated_wall_s'], 's', 3)}{spent} at the stated batch"
     return (
         f"a batch of {row['global_batch_tokens']:,} tokens ({row['global_batch']} sequences) opens K = {row['k']}: "

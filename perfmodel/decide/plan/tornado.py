@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,16 @@ ROWS = 14
 SMALLEST = 1e-4  # effects below this share of the step are left out
 
 
-def tornado(setup: Setup, beliefs: Beliefs) -> list[dict[str, Any]]:
+class Moved(TypedDict):
+    """How the step time changes when one input moves down and up, as fractions."""
+
+    input: str
+    change: float
+    low: float
+    high: float
+
+
+def tornado(setup: Setup, beliefs: Beliefs) -> list[Moved]:
     """Rows {input, change, low, high}: relative change of the step time when one input moves down and up.
 
     Hardware figures move by 20 %; coefficients by one standard deviation of the belief about them.
@@ -40,7 +49,7 @@ def tornado(setup: Setup, beliefs: Beliefs) -> list[dict[str, Any]]:
     at, _ = choose(setup, logs)
     ops, machine = setup.operations, setup.machine
     base = float(_times(ops, machine, at, logs[:, None])[0])
-    rows = []
+    rows: list[Moved] = []
     for name, label in HARDWARE.items():
         ends = []
         for factor in (1.0 - HARDWARE_CHANGE, 1.0 + HARDWARE_CHANGE):
@@ -66,5 +75,5 @@ def _times(ops: Operations, machine: Machine, at: Layouts, logs: Array) -> Array
     return np.asarray(step(ops, machine, at, from_logs(logs[:, :, None])).time_s[:, 0])
 
 
-def _row(label: str, change: float, ends: list[float]) -> dict[str, Any]:
+def _row(label: str, change: float, ends: list[float]) -> Moved:
     return {"input": label, "change": change, "low": ends[0], "high": ends[1]}

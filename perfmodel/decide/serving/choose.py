@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from perfmodel.decide.serving.curve import latencies, loaded
 from perfmodel.decide.serving.knee import crossing
 from perfmodel.errors import SpecError
 from perfmodel.physics.serving import serving_answer
-from perfmodel.physics.serving_step import cache_sequences
+from perfmodel.physics.serving_step import Deployment, cache_sequences
 from perfmodel.serving.setup import Service, layouts_of
 from perfmodel.specs.serving import ServedLayout
 
@@ -70,7 +70,7 @@ def choose(service: Service) -> Chosen:
     return _within(service, layouts, full, ranks)
 
 
-def _saturation(service: Service, at: Any) -> Array:
+def _saturation(service: Service, at: Deployment) -> Array:
     from perfmodel.decide.serving.curve import saturation
 
     return np.nan_to_num(np.atleast_1d(saturation(service, at)))
@@ -117,7 +117,7 @@ def _within(service: Service, layouts: list[ServedLayout], full: Array, ranks: A
     return Chosen(chosen[most], "the most requests an accelerator within the slo")
 
 
-def _fields(service: Service, layouts: list[ServedLayout]) -> dict[str, Any]:
+def _fields(service: Service, layouts: list[ServedLayout]) -> dict[str, Array]:
     """The fields of the deployment that differ by layout."""
     at = service.deployment(layouts)
     names = ("tensor", "pipeline", "attention_replicas", "expert_ranks", "max_sequences")

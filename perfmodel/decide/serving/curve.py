@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,7 +258,7 @@ def _slopes(service: Service, at: Deployment, kind: str, loads: Array) -> dict[s
         loads = np.fmin(loads, _LINEAR * np.min(full.saturation_requests_per_s))
     found = serving_answer(service.shape, service.machine, at, loaded(service, kind, loads), c)
 
-    def slope(value: Any) -> Array:
+    def slope(value: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(np.broadcast_to(value, (len(NAMES) + 1, loads.size)))
             change = (logs[1:] - logs[:1]) / _STEP

@@ -8,12 +8,12 @@ does. The number of replicas is the least r with ``demand / r <= knee``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from perfmodel.decide.serving.curve import LoadCurve, latencies
+from perfmodel.decide.serving.knee import ServedKnee
 from perfmodel.decide.serving.money import MILLION, bill
 from perfmodel.specs.serving import STATISTICS
 
@@ -29,7 +29,7 @@ def replicas_for(demand_per_s: float, knee_per_s: float) -> int:
     return max(1, math.ceil(demand_per_s / knee_per_s * (1.0 - 1e-12)))
 
 
-def fleet(curve: LoadCurve, knee: Mapping[str, Any]) -> dict[str, Any]:
+def fleet(curve: LoadCurve, knee: ServedKnee) -> dict[str, object]:
     """`replicas`, `accelerators`, `spare` and `fleet` of a prediction; without a demand those of the job."""
     job = curve.service.job
     ranks, demand = curve.layout.accelerators, job.serving.demand

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,18 @@ class Remedy:
     coefficients: ServingCoefficients
 
 
+class ServedKnee(TypedDict):
+    """A knee of one replica as results have it: the load up to which it is of use, why it ends there, what helps."""
+
+    load: float | None
+    low: float | None
+    high: float | None
+    objective: str | None
+    cause: str
+    remedy: str | None
+    load_after_remedy: float | None
+
+
 def crossing(
     load: Array, values: Mapping[str, Array], limits: Mapping[str, float]
 ) -> tuple[float, str | None]:
@@ -67,12 +79,12 @@ def crossing(
     return first, who
 
 
-def knees(curve: LoadCurve, limits: Limits) -> dict[str, Any]:
+def knees(curve: LoadCurve, limits: Limits) -> dict[str, ServedKnee]:
     """The knee by the objectives and by the shape of the curve, loads of one replica."""
     return {"slo": _slo(curve, limits), "curvature": _curvature(curve)}
 
 
-def _empty(cause: str) -> dict[str, Any]:
+def _empty(cause: str) -> ServedKnee:
     return {
         "load": None,
         "low": None,
@@ -84,7 +96,7 @@ def _empty(cause: str) -> dict[str, Any]:
     }
 
 
-def _slo(curve: LoadCurve, limits: Limits) -> dict[str, Any]:
+def _slo(curve: LoadCurve, limits: Limits) -> ServedKnee:
     if not limits:
         return _empty("the job states no slo")
     if curve.kind == "offline":
@@ -119,7 +131,7 @@ def _slo(curve: LoadCurve, limits: Limits) -> dict[str, Any]:
     if not np.isnan(load):
         found["load"] = float(min(load, most))
         if curve.kind == "rate" and found["high"] is not None:
-            found["high"] = max(found["high"], found["load"])
+            found["high"] = max(found["high"], float(min(load, most)))
     remedy = _remedy(curve, who, load)
     found["cause"], found["remedy"] = remedy.cause, remedy.words
     if np.isnan(load):
@@ -277,7 +289,7 @@ def answer_decodes(curve: LoadCurve) -> Array:
     return np.asarray(np.broadcast_to(curve.answer.decodes, curve.load.shape))
 
 
-def _curvature(curve: LoadCurve) -> dict[str, Any]:
+def _curvature(curve: LoadCurve) -> ServedKnee:
     """The bend of throughput over end-to-end time: beyond it a request waits more than the service gains."""
     if curve.kind == "offline" or curve.load.size < 3:
         return _empty("too few loads to see a bend" if curve.kind != "offline" else "one load has no bend")
@@ -292,8 +304,8 @@ def _curvature(curve: LoadCurve) -> dict[str, Any]:
         return _empty(f"no bend up to {curve.load[steady[-1]]:.3g}")
     at = steady[int(np.argmin(np.abs(whole[steady] - float(found.k))))]
     made = _empty("throughput gains less than the time of a request loses")
-    made["load"] = float(curve.load[at])
+    made["load"] = load = float(curve.load[at])
     if curve.kind == "rate":
         moved = float(np.exp(curve.half.saturation))
-        made["low"], made["high"] = made["load"] / moved, made["load"] * moved
+        made["low"], made["high"] = load / moved, load * moved
     return made

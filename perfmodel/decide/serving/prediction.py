@@ -18,7 +18,7 @@ from perfmodel.decide.serving.curve import (
     reported_loads,
 )
 from perfmodel.decide.serving.fleet import fleet
-from perfmodel.decide.serving.knee import knees, step_parts
+from perfmodel.decide.serving.knee import Limits, ServedKnee, knees, step_parts
 from perfmodel.decide.serving.money import MILLION, bill, watts
 from perfmodel.decide.serving.rests import narrow, rests_on
 from perfmodel.results.envelope import Result
@@ -44,7 +44,7 @@ def predict_serving(job: ServingJob, beliefs: ServingBeliefs | None = None, *, s
     return Result("serving", inputs_of(job), result, seed)
 
 
-def inputs_of(job: ServingJob) -> dict[str, Any]:
+def inputs_of(job: ServingJob) -> dict[str, object]:
     """What reproduces the answer."""
     return job.model_dump(mode="json", exclude_none=True)
 
@@ -85,7 +85,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
     return result
 
 
-def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, Any]:
+def _curve(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, object]:
     answer = curve.answer
     fits = bool(np.all(answer.fits))
     stable = np.broadcast_to(answer.stable, curve.load.shape)[at]
@@ -138,7 +138,7 @@ def _reason(curve: LoadCurve, fits: bool) -> str:
     return "more is asked than answered: the line grows for as long as it lasts"
 
 
-def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, Any]:
+def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str, object]:
     """Dollars and joules per million tokens: output tokens, and in and out together."""
     job = curve.service.job
     ranks = curve.layout.accelerators * replicas
@@ -164,15 +164,15 @@ def _money(curve: LoadCurve, at: NDArray[np.intp], replicas: float) -> dict[str,
     }
 
 
-def _saturation(curve: LoadCurve, replicas: float) -> dict[str, Any]:
+def _saturation(curve: LoadCurve, replicas: float) -> dict[str, object]:
     rate, moved = curve.saturation_per_s * replicas, math.exp(curve.half.saturation)
     high = max(min(rate * moved, curve.roof.requests_per_s * replicas), rate)
     return {"requests_per_s": rate, "low": rate / moved, "high": high}
 
 
 def _goodput(
-    knee: Mapping[str, Any], ranks: int, outputs: float, kind: str, replicas: float
-) -> dict[str, Any] | None:
+    knee: ServedKnee, ranks: int, outputs: float, kind: str, replicas: float
+) -> dict[str, object] | None:
     """The most requests a second within the slo, of everything and of an accelerator; None where no rate is limited."""
     if kind != "rate" or knee["load"] is None:
         return None
@@ -184,7 +184,7 @@ def _goodput(
     }
 
 
-def _of_all(knee: Mapping[str, Any], replicas: float) -> dict[str, Any]:
+def _of_all(knee: ServedKnee, replicas: float) -> dict[str, object]:
     """A knee of one replica as that of all of them."""
     keys = ("load", "low", "high", "load_after_remedy")
     return {
@@ -193,7 +193,7 @@ def _of_all(knee: Mapping[str, Any], replicas: float) -> dict[str, Any]:
     }
 
 
-def _within(told: Mapping[str, Any], limits: Any) -> list[bool | None]:
+def _within(told: Mapping[str, Any], limits: Limits) -> list[bool | None]:
     """Whether the slo is kept at each load; None where the job states none."""
     if not limits:
         return [None] * len(told["stable"])
@@ -203,7 +203,7 @@ def _within(told: Mapping[str, Any], limits: Any) -> list[bool | None]:
     return [bool(one) for one in kept]
 
 
-def _notes(service: Service, curve: LoadCurve, limits: Any) -> list[str]:
+def _notes(service: Service, curve: LoadCurve, limits: object) -> list[str]:
     notes = list(service.job.notes)
     if service.is_usual:
         notes.append(f"precision {service.precision} is a default: nobody gave one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ _NARROW: Final = 4  # facts that are worth telling
 _HOW: Final = "two loads of one replica, timed with perfmodel measure serving, would tell"
 
 
-def _entry(value: Any, confidence: str | None, source: str | None, date: str | None = None) -> dict[str, Any]:
+def _entry(
+    value: object, confidence: str | None, source: str | None, date: str | None = None
+) -> dict[str, object]:
     return {"value": value, "confidence": confidence or "assumed", "source": source, "date": date}
 
 
-def rests_on(service: Service, chosen: Chosen) -> dict[str, dict[str, Any]]:
+def rests_on(service: Service, chosen: Chosen) -> dict[str, dict[str, object]]:
     """Each input with its value, source and confidence."""
     job, said = service.job, service.job.serving
     node = job.cluster.node
@@ -70,7 +72,7 @@ def rests_on(service: Service, chosen: Chosen) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def narrow(curve: LoadCurve, at: NDArray[np.intp]) -> list[dict[str, Any]]:
+def narrow(curve: LoadCurve, at: NDArray[np.intp]) -> list[dict[str, object]]:
     """The facts behind most of the band, at the middle load: its half-width now, and without the doubt of that fact."""
     name = "throughput" if curve.kind in ("offline",) else "tpot"
     middle = int(at[len(at) // 2])

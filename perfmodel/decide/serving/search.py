@@ -87,7 +87,7 @@ class _Tally:
     evaluated: int = 0
     memory: int = 0
     feasible: int = 0
-    points: list[tuple[float, float, dict[str, Any]]] = field(default_factory=list)
+    points: list[tuple[float, float, dict[str, object]]] = field(default_factory=list)
 
 
 def _cache_bytes(name: str) -> float:
@@ -219,7 +219,7 @@ def _remember(group: _Group, index: NDArray[np.intp], users: Array, made: Array,
         )
 
 
-def _named(group: _Group, layout: int, batch: int, budget: int) -> dict[str, Any]:
+def _named(group: _Group, layout: int, batch: int, budget: int) -> dict[str, object]:
     one = group.layouts[layout]
     return {
         "cluster": group.service.job.cluster.name,
@@ -231,12 +231,12 @@ def _named(group: _Group, layout: int, batch: int, budget: int) -> dict[str, Any
     }
 
 
-def _front(tally: _Tally) -> list[dict[str, Any]]:
+def _front(tally: _Tally) -> list[dict[str, object]]:
     if not tally.points:
         return []
     users, made = (np.array([point[i] for point in tally.points]) for i in (0, 1))
-    kept = [tally.points[i][2] for i in np.flatnonzero(front((-users, -made)))]
-    kept.sort(key=lambda item: -item["tokens_per_s_per_user"])
+    points = [tally.points[i] for i in np.flatnonzero(front((-users, -made)))]
+    kept = [named for _, _, named in sorted(points, key=lambda point: -point[0])]
     if len(kept) > _MOST_PARETO:
         kept = [kept[i] for i in np.unique(np.linspace(0, len(kept) - 1, _MOST_PARETO).round().astype(int))]
     return kept
@@ -333,7 +333,7 @@ def _order(item: dict[str, Any]) -> tuple[float, float]:
     return (math.inf if cost is None else cost, -item["tokens_per_s_per_accelerator"])
 
 
-def _notes(jobs: Sequence[ServingJob], known: ServingBeliefs, limits: Sequence[Any]) -> list[str]:
+def _notes(jobs: Sequence[ServingJob], known: ServingBeliefs, limits: Sequence[object]) -> list[str]:
     notes = [f"{job.cluster.name}: {note}" for job in jobs for note in job.notes]
     said = jobs[0].serving
     if said.precision is None or said.kv_precision is None:

@@ -120,13 +120,6 @@ class Chosen:
             if degree > 1:
                 self.lacks(f"{name} {degree}: {reason}")
 
-    def one_of(self, what: str, value: str | None, known: Mapping[str, Any], why: str) -> Any:
-        """The framework's word for a value; refused with the reason where it has none."""
-        if value is None or value in known:
-            return None if value is None else known[value]
-        self.lacks(f"{what} {value}: {why}")
-        return None
-
     def common(self) -> None:
         """What no framework here can be told."""
         if self.batch != self.replicas * self.micro_batch * self.accumulation:
@@ -233,13 +226,13 @@ def _count(value: float) -> str:
     return f"{round(value, digits):,.{max(digits, 0)}f}"
 
 
-def comment(lines: list[str], width: int = 116) -> list[str]:
+def comment(lines: list[str]) -> list[str]:
     """Lines behind `# `, wrapped."""
     import textwrap
 
     made = []
     for line in lines:
-        made += textwrap.wrap(line, width, initial_indent="# ", subsequent_indent="#   ")
+        made += textwrap.wrap(line, 116, initial_indent="# ", subsequent_indent="#   ")
     return made
 
 

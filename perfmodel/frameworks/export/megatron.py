@@ -147,6 +147,7 @@ def job_flags(chosen: Chosen) -> dict[str, dict[str, Any]]:
         "--overlap-grad-reduce": stack.overlap_gradients is not False,
         "--overlap-param-gather": stack.overlap_gather,
         "--tp-comm-overlap": stack.overlap_tensor,
+        "--overlap-moe-expert-parallel-comm": stack.overlap_experts,
         "--ddp-bucket-size": round(job.bucket / (4 if job.gradient_dtype == "fp32" else 2)) if job.bucket else None,
         "--moe-token-dispatcher-type": DISPATCHERS.get(stack.dispatcher or ""),
         "--moe-flex-dispatcher-backend": stack.dispatcher if stack.dispatcher in ("deepep", "hybridep") else None,
@@ -264,7 +265,10 @@ def write_bridge(chosen: Chosen) -> str:
             "data_parallel_sharding_strategy": STRATEGIES.get(chosen.sharding),
         },
         "optimizer": {"optimizer_cpu_offload": True if stack.offload else None},
-        "comm_overlap": {"tp_comm_overlap": stack.overlap_tensor},
+        "comm_overlap": {
+            "tp_comm_overlap": stack.overlap_tensor,
+            "overlap_moe_expert_parallel_comm": stack.overlap_experts,
+        },
     }  # fmt: skip
     lines = [f"mixed_precision: {recipe}"]
     for name, values in sections.items():

@@ -146,8 +146,11 @@ class _Run:
                     due += self._random.gammavariate(shape, 1.0 / (shape * rate_per_s))
                     await asyncio.sleep(max(due - time.perf_counter(), 0.0))
             finally:
-                for task in tasks:
+                # Waited for, so that each closes its connection while the client still stands.
+                left = list(tasks)
+                for task in left:
                     task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
 
         return await self._run(lambda client: [asyncio.create_task(arrive(client))])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfmodel.errors import Problem
 from perfmodel.report.ci import github, junit, pr_comment, sarif
-from perfmodel.report.ci.rows import Envelope
+from perfmodel.report.model import Envelope
 
 FORMATS = ("md", "junit", "sarif", "github")
 

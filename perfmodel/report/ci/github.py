@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfmodel.errors import Problem
-from perfmodel.report.ci.rows import Envelope, headline, rows
+from perfmodel.report.ci.rows import headline, rows
+from perfmodel.report.model import Envelope
 
 
 def _data(text: str) -> str:

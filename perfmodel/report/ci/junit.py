@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from perfmodel.errors import Problem
-from perfmodel.report.ci.rows import Envelope, Row, rows
+from perfmodel.report.ci.rows import Row, rows
+from perfmodel.report.model import Envelope
 
 # What XML 1.0 cannot hold even escaped; a policy may carry any character that a YAML file can.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

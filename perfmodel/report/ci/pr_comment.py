@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfmodel.report.ci.rows import Envelope, Row, causes, headline, number, rows
+from perfmodel.report.ci.rows import Row, causes, headline, number, rows
+from perfmodel.report.model import Envelope
 
 MARKER = "<!-- perfmodel-check -->"
 _SIGNS = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}

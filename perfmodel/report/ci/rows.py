@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.decide.gate.grammar import METRICS, SERVING
+from perfmodel.report.model import Envelope, amount, mappings
 from perfmodel.units import band_in_words, in_words
-
-Envelope = Mapping[str, Any]
 
 AT_K = " at K = "
 TOGETHER = "all changes together"
@@ -132,10 +131,10 @@ def rows(envelope: Envelope) -> list[Row]:
     return found
 
 
-def _where(policy: Mapping[str, Any]) -> str:
+def _where(policy: Mapping[str, object]) -> str:
     """The K of a number whose policy names none: a cost that stays may have fled to a smaller K."""
     chosen = policy.get("metric") in ("cost", "energy", "carbon", "memory") and not re.search(
-        r"\bk\s*=", policy["expression"]
+        r"\bk\s*=", str(policy["expression"])
     )
     known = policy["value"] is not None and policy.get("k") is not None
     return f"{AT_K}{policy['k']}" if chosen and known else ""
@@ -144,11 +143,11 @@ def _where(policy: Mapping[str, Any]) -> str:
 MOST_CAUSES = 3  # that are told first
 
 
-def moved_by(envelope: Envelope, row: Row) -> list[Mapping[str, Any]]:
+def moved_by(envelope: Envelope, row: Row) -> list[dict[str, Any]]:
     """The changed inputs that move what a policy is about, the one that moves it most first."""
     subject = re.sub(r"\s+", "", row.expression)
 
-    def is_about(change: Mapping[str, Any]) -> bool:
+    def is_about(change: Mapping[str, object]) -> bool:
         metric = str(change["metric"])
         name, _, at = metric.partition("(")
         return (
@@ -157,11 +156,13 @@ def moved_by(envelope: Envelope, row: Row) -> list[Mapping[str, Any]]:
             and (not at or at.rstrip(")").replace(" ", "") in subject)
         )
 
-    def size(change: Mapping[str, Any]) -> float:
-        before, after = change["before"], change["after"]
+    def size(change: Mapping[str, object]) -> float:
+        before, after = amount(change, "before"), amount(change, "after")
         return abs(math.log(after / before)) if before and after and before * after > 0 else math.inf
 
-    found = [one for one in envelope["result"]["changes"] if is_about(one) and one["cause"] != TOGETHER]
+    found = [
+        one for one in mappings(envelope["result"]["changes"]) if is_about(one) and one["cause"] != TOGETHER
+    ]
     return sorted(found, key=size, reverse=True)
 
 

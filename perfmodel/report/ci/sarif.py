@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
 from urllib.parse import quote
 
 from perfmodel.errors import Problem
-from perfmodel.report.ci.rows import RULES, Envelope, Row, moved_by, rows
+from perfmodel.report.ci.rows import RULES, Row, moved_by, rows
+from perfmodel.report.model import Envelope
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -24,11 +24,11 @@ def _location(file: str, line: int, column: int) -> list[dict[str, object]]:
     return [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
 
 
-def _result(row: Row, cause: Mapping[str, Any] | None) -> dict[str, Any]:
+def _result(row: Row, cause: Mapping[str, object] | None) -> dict[str, object]:
     """A policy that did not pass stands where the input was changed that moves it, and names the policy beside."""
     policy = _location(row.file, row.line, row.column)
     changed = (
-        _location(str(cause["file"]), int(cause.get("line") or 1), int(cause.get("column") or 1))
+        _location(str(cause["file"]), int(str(cause.get("line") or 1)), int(str(cause.get("column") or 1)))
         if cause and cause.get("file")
         else []
     )
@@ -46,10 +46,9 @@ def _result(row: Row, cause: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _log(version: str, rules: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+def _log(version: str, rules: Sequence[Mapping[str, object]], results: Sequence[Mapping[str, object]]) -> str:
     index = {rule["id"]: at for at, rule in enumerate(rules)}
-    for result in results:
-        result["ruleIndex"] = index[result["ruleId"]]
+    results = [{**result, "ruleIndex": index[result["ruleId"]]} for result in results]
     driver = {"name": "perfmodel", "version": version, "semanticVersion": version, "rules": rules}
     log = {
         "$schema": SCHEMA,
@@ -89,7 +88,7 @@ def render_problems(problems: Sequence[Problem], version: str) -> str:
         }
         for code in sorted({problem.code for problem in problems})
     ]
-    results: list[dict[str, Any]] = [
+    results = [
         {
             "ruleId": f"perfmodel/{problem.code}",
             "level": problem.severity,

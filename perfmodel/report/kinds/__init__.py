@@ -1,9 +1,8 @@
 """One module for each kind of result: how its answer, tables, charts and figures are read from the envelope.
 
-A kind module has `title(envelope)`, `answer(envelope)`, `tables(envelope)`, `figures(envelope)` (names of
-matplotlib plots that suit it) and `notes(envelope)`; `charts(envelope)` is optional, and so is `data(envelope)`, the
-table for programs (CSV, data frames) where none of the tables for people is. A kind without a module is rendered by
-`generic`, so a new verb has readable output from its first day.
+A kind module has `title(envelope)` and `tables(envelope)`. What else it may have are the fields of `Rendering`; what it
+leaves out is the usual. A kind without a module is rendered by `generic`, so a new verb has readable output from its first
+day.
 """
 
 from __future__ import annotations
@@ -11,37 +10,46 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
+from perfmodel.report.kinds import common
 from perfmodel.report.model import Chart, Envelope, Table, kind_of
 
 
-class Kind(Protocol):
-    """What a kind module offers, as functions of the envelope."""
+@dataclass(frozen=True)
+class Rendering:
+    """How one kind is read."""
 
     title: Callable[[Envelope], str]
-    answer: Callable[[Envelope], str]
     tables: Callable[[Envelope], list[Table]]
-    figures: Callable[[Envelope], list[str]]
-    notes: Callable[[Envelope], list[str]]
+    answer: Callable[[Envelope], str] = common.answer
+    notes: Callable[[Envelope], list[str]] = common.notes
+    charts: Callable[[Envelope], list[Chart]] = lambda _: []
+    #: Names of matplotlib plots that suit it.
+    figures: Callable[[Envelope], list[str]] = lambda _: []
+    #: The table for programs (CSV, data frames) where none of the tables for people is.
+    data: Callable[[Envelope], Table | None] = lambda _: None
+    #: Label, value and addition of what a page shows beside the answer.
+    facts: Callable[[Envelope], Sequence[tuple[str, str, str]]] = lambda _: ()
+    #: Lines of the first screen, and the titles of its tables; None prints all.
+    FIRST_SCREEN: tuple[int, tuple[str, ...]] | None = None
 
 
-def module_for(kind: str) -> Kind:
-    """The module that renders a kind; `generic` for one that has none."""
+def rendering(kind: str) -> Rendering:
+    """How a kind is read; as `generic` has it for one without a module."""
     name = kind.replace("-", "_")
     path = f"{__name__}.{name}"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or importlib.util.find_spec(path) is None:
         path = f"{__name__}.generic"
-    return cast(Kind, importlib.import_module(path))
+    module = vars(importlib.import_module(path))
+    if "title" not in module:  # a helper of this folder
+        return rendering("generic")
+    return Rendering(
+        **{field.name: module[field.name] for field in fields(Rendering) if field.name in module}
+    )
 
 
-def module_of(envelope: Envelope) -> Kind:
-    """The module that renders an envelope."""
-    return module_for(kind_of(envelope))
-
-
-def charts_of(envelope: Envelope) -> list[Chart]:
-    """The charts of an envelope; none for a kind that draws none."""
-    charts = getattr(module_of(envelope), "charts", None)
-    return list(charts(envelope)) if charts is not None else []
+def rendering_of(envelope: Envelope) -> Rendering:
+    """How an envelope is read."""
+    return rendering(kind_of(envelope))

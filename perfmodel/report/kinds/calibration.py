@@ -70,11 +70,6 @@ def figures(envelope: Envelope) -> list[str]:
     return [name for name, key in (("calibration", "points"), ("sweeps", "sweep_points")) if result.get(key)]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """The fit's own warnings."""
-    return common.notes_of(result_of(envelope))
-
-
 def coefficients(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """Coefficients as rows, given as a list or as a mapping by name."""
     found = result.get("coefficients")

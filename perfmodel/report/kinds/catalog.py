@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from perfmodel.report.model import Column, Envelope, Table, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
 _TITLES: dict[str, tuple[str, str, int]] = {
     # key: title, quantity, priority
@@ -102,12 +101,8 @@ def _listing(result: Mapping[str, object]) -> Table:
     return Table("", columns, rows, note, "decision")
 
 
-def _cell(key: str, value: object) -> Any:
-    return ("stale" if value else "") if key == "stale" else value
-
-
-def figures(envelope: Envelope) -> list[str]:
-    return []
+def _cell(key: str, value: object) -> Cell:
+    return ("stale" if value else "") if key == "stale" else as_cell(value)
 
 
 def notes(envelope: Envelope) -> list[str]:

@@ -96,8 +96,3 @@ def _changes(result: Mapping[str, object]) -> list[Table]:
 def figures(envelope: Envelope) -> list[str]:
     """Policies as bands against their limits."""
     return ["policies"] if result_of(envelope).get("policies") else []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """The gate's own notes."""
-    return common.notes_of(result_of(envelope))

@@ -25,11 +25,6 @@ def title(envelope: Envelope) -> str:
     return f"{result_of(envelope).get('op')} on {inputs.get('cluster') or 'the stated link'}"
 
 
-def answer(envelope: Envelope) -> str:
-    """The fastest, and where ring and tree change places."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """A row for each algorithm, size and group; crossovers; measured calls; links; formulas."""
     result = result_of(envelope)
@@ -120,11 +115,6 @@ def figures(envelope: Envelope) -> list[str]:
     return ["collective"]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """How the time is joined."""
-    return common.notes_of(result_of(envelope))
-
-
 def charts(envelope: Envelope) -> list[Chart]:
     """Time of each algorithm over sizes, with the measured calls as dots."""
     result = result_of(envelope)
@@ -139,4 +129,6 @@ def charts(envelope: Envelope) -> list[Chart]:
         series.append(Series("measured", x, y, style="dots"))
     ranks = text.number(float(curves.get("ranks") or 0))
     name = f"{result.get('op')} among {ranks} ranks"
-    return [Chart(name, "message [B]", "time", series, alt=answer(envelope), y_log=True, y_quantity="s")]
+    return [
+        Chart(name, "message [B]", "time", series, alt=common.answer(envelope), y_log=True, y_quantity="s")
+    ]

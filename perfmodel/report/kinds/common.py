@@ -30,11 +30,12 @@ KNEE_RULES = {
 
 
 def name_of(value: object) -> str:
-    """The name that an input goes by: itself when it is text, else its `name`, `file` or `path`."""
+    """The name that an input goes by: itself when it is text, else its `name`, or that of its `file` without folders."""
     if isinstance(value, Mapping):
         for key in ("name", "title", "file", "path", "vendor"):
-            if isinstance(value.get(key), str):
-                return str(value[key])
+            found = value.get(key)
+            if isinstance(found, str):
+                return found.replace("\\", "/").rpartition("/")[2] if key in ("file", "path") else found
         return ""
     return value if isinstance(value, str) else ""
 
@@ -49,6 +50,16 @@ def subject(envelope: Envelope) -> str:
         found[key] = next((n for place in places if (n := name_of(place.get(key)))), "")
     text = " on ".join(part for part in (found["workload"], found["cluster"]) if part)
     return text or name_of(job) or name_of(inputs)
+
+
+STRAIGHT = 0.5  # of the ideal: where nothing is below it a speedup on log axes looks like the ideal line
+
+
+def curves(result: Mapping[str, Any]) -> list[str]:
+    """The speedup and the efficiency, first the one that shows more."""
+    known = [e for e in result.get("efficiency") or () if isinstance(e, (int, float))]
+    names = ["speedup", "efficiency"]
+    return names[::-1] if known and min(known) >= STRAIGHT else names
 
 
 def setting(envelope: Envelope, key: str) -> object:
@@ -228,6 +239,16 @@ def boundaries(result: Mapping[str, object]) -> list[Mark]:
             label = str(item.get("name") or item.get("label") or "boundary")
             marks.append(Mark(label, float(item["k"]), style="boundary"))
     return marks
+
+
+def answer(envelope: Envelope) -> str:
+    """The result's own sentence."""
+    return str(result_of(envelope).get("answer") or "")
+
+
+def notes(envelope: Envelope) -> list[str]:
+    """The notes and warnings of the result."""
+    return notes_of(result_of(envelope))
 
 
 def notes_of(result: Mapping[str, object]) -> list[str]:

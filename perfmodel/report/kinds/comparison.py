@@ -103,7 +103,7 @@ def _causes(result: Mapping[str, object]) -> list[Table]:
     return [Table("Causes: one changed input at a time", columns, cells, note=note, role="curve")]
 
 
-def _noise_is_none(value: object) -> Any:
+def _noise_is_none(value: object) -> object:
     return 0.0 if isinstance(value, float) and abs(value) < NOISE else value
 
 
@@ -137,11 +137,6 @@ def figures(envelope: Envelope) -> list[str]:
     return ["comparison"]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """The comparison's own notes."""
-    return common.notes_of(result_of(envelope))
-
-
 def charts(envelope: Envelope) -> list[Chart]:
     """Time per sample of both over K."""
     a, b = per_sample(result_of(envelope))
@@ -168,21 +163,21 @@ def names(envelope: Envelope) -> tuple[str, str]:
     return common.name_of(inputs.get("a")) or "A", common.name_of(inputs.get("b")) or "B"
 
 
-def sides(result: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
+def sides(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """The two predictions' results."""
     found = []
     for key in ("a", "b"):
         side = result.get(key)
         side = side.get("result", side) if isinstance(side, Mapping) else {}
         found.append(dict(side))
-    return found[0], found[1]
+    return found
 
 
-def per_sample(result: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
+def per_sample(result: Mapping[str, object]) -> list[dict[str, Any]]:
     """Times and costs of one sample of the two sides, with the K they belong to: batches may differ, samples do not."""
     found = mapping(result.get("per_sample"))
     k = result.get("k") or ()
-    return {**mapping(found.get("a")), "k": k}, {**mapping(found.get("b")), "k": k}
+    return [{**mapping(found.get(key)), "k": k} for key in ("a", "b")]
 
 
 def _of_million(side: Mapping[str, object], k: object, key: str = "cost_usd") -> float | None:

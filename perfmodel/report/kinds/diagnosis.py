@@ -14,11 +14,6 @@ def title(envelope: Envelope) -> str:
     )
 
 
-def answer(envelope: Envelope) -> str:
-    """The one sentence."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """Causes, parts, evidence, settings and checks."""
     result = result_of(envelope)
@@ -121,13 +116,3 @@ def _model(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [[name.replace("_", " "), as_cell(value)] for name, value in parts.items()]
     columns = [Column("part", "", 0, "part"), Column("expected", "s", 0, "expected_s")]
     return [Table("The expected step by part", columns, rows, role="detail")]
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """None: numbers of one step."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """How the run was read."""
-    return common.notes_of(result_of(envelope))

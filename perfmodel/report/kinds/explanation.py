@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, listed, mappings, result_of
 
 FIRST_SCREEN = (60, ("Terms", "Collectives", "Memory of a device", "What the arithmetic is made of"))
 MATTERS = 0.004  # slope from which an input is shown on a terminal
@@ -164,7 +164,7 @@ def _collectives(result: Mapping[str, object]) -> list[Table]:
     return found + _calls(rows)
 
 
-def _calls(rows: list[dict[str, Any]]) -> list[Table]:
+def _calls(rows: list[dict[str, object]]) -> list[Table]:
     """One call of each collective: its algorithm and what its time is made of."""
     if not any(row.get("algorithm") for row in rows):
         return []
@@ -202,12 +202,12 @@ def _memory(result: Mapping[str, object]) -> list[Table]:
     ]
 
 
-def _inputs(rows: list[dict[str, Any]]) -> list[Table]:
+def _inputs(rows: Sequence[Mapping[str, object]]) -> list[Table]:
     """Every input once, with the terms that it stands in."""
     seen: dict[str, list[Cell]] = {}
     uses: dict[str, list[str]] = {}
     for row in rows:
-        for item in row.get("inputs") or ():
+        for item in listed(row.get("inputs")):
             if not isinstance(item, Mapping) or not _shows(row):
                 continue
             name = str(item.get("name"))

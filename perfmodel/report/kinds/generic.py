@@ -60,11 +60,6 @@ def tables(envelope: Envelope) -> list[Table]:
     return found
 
 
-def figures(envelope: Envelope) -> list[str]:
-    """No plot is known to fit an unknown kind."""
-    return []
-
-
 def notes(envelope: Envelope) -> list[str]:
     """The result's own notes and warnings."""
     result = result_of(envelope)

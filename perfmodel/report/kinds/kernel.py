@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
 
 
@@ -16,11 +15,6 @@ def title(envelope: Envelope) -> str:
         else "A kernel"
     )
     return f"{what} on {result.get('accelerator')}, {result.get('precision')}"
-
-
-def answer(envelope: Envelope) -> str:
-    """Intensity against the ridge, and what to do."""
-    return str(result_of(envelope).get("answer") or "")
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -44,8 +38,3 @@ def tables(envelope: Envelope) -> list[Table]:
 def figures(envelope: Envelope) -> list[str]:
     """The roofline with one dot."""
     return ["roofline"]
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """Whose rates these are."""
-    return common.notes_of(result_of(envelope))

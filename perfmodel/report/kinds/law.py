@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.report import text
@@ -14,6 +14,7 @@ from perfmodel.report.model import (
     Envelope,
     Series,
     Table,
+    as_cell,
     inputs_of,
     listed,
     mapping,
@@ -98,14 +99,16 @@ def _ceilings(result: Mapping[str, object]) -> Table:
     return Table("Ceilings", columns, rows, note="- stands for none at any K.", role="decision")
 
 
-def _keeps(result: Mapping[str, object], ks: list[Any]) -> list[Table]:
+def _keeps(result: Mapping[str, object], ks: Sequence[object]) -> list[Table]:
     keeps = mapping(result.get("keeps"))
     bounds = common.array(keeps, "serial_fraction", len(ks))
     if not ks:
         return []
     level = float(keeps.get("efficiency") or 0.0)
     columns = [Column("K", "", 0, "k"), Column(f"largest {keeps.get('parameter')}", "", 0)]
-    rows: list[list[Cell]] = [[k, None if b is None else f"{b:.6f}"] for k, b in zip(ks, bounds, strict=True)]
+    rows: list[list[Cell]] = [
+        [as_cell(k), None if b is None else f"{b:.6f}"] for k, b in zip(ks, bounds, strict=True)
+    ]
     return [Table(f"What keeps E >= {level:g}", columns, rows, role="breakdown")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report.kinds import common
 from perfmodel.report.model import (
@@ -44,9 +43,9 @@ def tables(envelope: Envelope) -> list[Table]:
 def _curve(result: Mapping[str, object]) -> Table:
     loads = listed(result.get("load"))
     columns = [Column(_LOADS.get(str(result.get("load_kind")), "load"), "", 0, "load")]
-    values: list[list[Any]] = [loads]
+    values: list[list[object]] = [loads]
 
-    def add(column: Column, found: list[Any]) -> None:
+    def add(column: Column, found: list[object]) -> None:
         if any(value is not None for value in found):
             columns.append(column)
             values.append(found)
@@ -123,13 +122,3 @@ def charts(envelope: Envelope) -> list[Chart]:
                 )
             )
     return found
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No matplotlib figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What the measurement leaves open."""
-    return common.notes_of(result_of(envelope))

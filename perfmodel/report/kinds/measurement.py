@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfmodel.report.model import Cell, Column, Envelope, Table, result_of
+from perfmodel.report.model import Cell, Column, Envelope, Table, mappings, result_of
 
 
 def title(envelope: Envelope) -> str:
@@ -30,7 +28,7 @@ def answer(envelope: Envelope) -> str:
 
 def tables(envelope: Envelope) -> list[Table]:
     result = result_of(envelope)
-    items: list[dict[str, Any]] = result.get("items", [])
+    items = mappings(result.get("items"))
     if result.get("measured") == "device":
         rows: list[tuple[Cell, ...]] = [
             (
@@ -64,10 +62,6 @@ def tables(envelope: Envelope) -> list[Table]:
     return [
         Table("Repeats", repeats, [(i, t) for i, t in enumerate(result.get("times_s", []))], role="curve")
     ]
-
-
-def figures(envelope: Envelope) -> list[str]:
-    return []
 
 
 def notes(envelope: Envelope) -> list[str]:

@@ -390,7 +390,12 @@ def _refused(result: Mapping[str, object]) -> list[tuple[str, int]]:
     return sorted(pairs, key=lambda pair: -pair[1])
 
 
-def _overlap(a: Mapping[str, object], b: Mapping[str, Any]) -> bool:
-    if any(row.get(key) is None for row in (a, b) for key in ("time_s_low", "time_s_high", "time_s")):
+def _overlap(a: Mapping[str, object], b: Mapping[str, object]) -> bool:
+    if any(row.get("time_s") is None for row in (a, b)):
         return False
-    return bool(a["time_s_low"] <= b["time_s_high"] and b["time_s_low"] <= a["time_s_high"])
+    (low, high), (other_low, other_high) = (
+        (amount(row, "time_s_low"), amount(row, "time_s_high")) for row in (a, b)
+    )
+    if low is None or high is None or other_low is None or other_high is None:
+        return False
+    return low <= other_high and other_low <= high

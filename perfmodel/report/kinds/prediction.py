@@ -53,7 +53,15 @@ def answer(envelope: Envelope) -> str:
     p_star, fastest = mapping(result.get("p_star")), mapping(result.get("fastest"))
     if not any(result.get("feasible") or [True]):
         reasons = [str(r) for r in result.get("reason") or () if r]
-        return f"Nothing fits: {reasons[0]}" if reasons else "Nothing fits."
+        near = mapping(result.get("nearest"))
+        # Of the largest K: the others need more.
+        reason = f"Nothing fits: {reasons[-1]}" if reasons else "Nothing fits."
+        if near.get("k") is None:
+            return reason
+        step = text.quantity(near.get("time_s"), "s")
+        return (
+            f"{reason}. Nearest: K = {near['k']} with {common.layout_text(near.get('layout'))}, {step} a step"
+        )
     words = []
     if knee.get("k") is not None:
         efficiency = common.at(result, "efficiency", knee["k"])
@@ -90,7 +98,7 @@ def figures(envelope: Envelope) -> list[str]:
     """The plots that this prediction has data for."""
     result = result_of(envelope)
     names = ["weak"] if common.setting(envelope, "regime") == "weak" else []
-    names += ["speedup", "efficiency"]
+    names += common.curves(result)
     if result.get("parts_s"):
         names += ["parts", "shares"]
     if result.get("ledger_accelerator_s"):
@@ -142,7 +150,7 @@ def _narrower(result: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _timed(result: Mapping[str, object]) -> list[Any]:
+def _timed(result: Mapping[str, object]) -> list[object]:
     """The K that have a time."""
     pairs = zip(listed(result.get("k")), listed(result.get("time_s")), strict=True)  # or it was edited
     return [k for k, time in pairs if time is not None]
@@ -416,7 +424,7 @@ def _by_k(result: Mapping[str, object], key: str, heading: str, note: str, role:
     return [Table(heading, columns, rows, note=note, role=role)]
 
 
-def _largest_timed(result: Mapping[str, object]) -> Any:
+def _largest_timed(result: Mapping[str, object]) -> object:
     """The K at which the sensitivities are taken: the largest that can run."""
     ks = listed(result.get("k"))
     times = common.array(result, "time_s", len(ks))
@@ -447,7 +455,7 @@ def _measured(result: Mapping[str, object]) -> Series | None:
     return Series("measured", k, y, style="dots")
 
 
-def _speedup_band(result: Mapping[str, object], n: int) -> tuple[list[Any], list[Any]]:
+def _speedup_band(result: Mapping[str, object], n: int) -> tuple[list[float | None], list[float | None]]:
     """The band of S: the one given, else the time band carried over at the speedup drawn."""
     if result.get("speedup_low") and result.get("speedup_high"):
         return common.array(result, "speedup_low", n), common.array(result, "speedup_high", n)
@@ -473,7 +481,7 @@ def _span(knee: Mapping[str, object], before: str = "") -> str:
     return f"{before}{low}-{high}; " if before else f" (band {low}-{high})"
 
 
-def _ends(result: Mapping[str, object], p_star: Mapping[str, object], fastest: Mapping[str, Any]) -> str:
+def _ends(result: Mapping[str, object], p_star: Mapping[str, object], fastest: Mapping[str, object]) -> str:
     of = " a step" if result.get("cost_basis") == "one step" else ""
     cost = _cost(p_star, of) if p_star.get("cost_usd") is not None else "price unknown"
     t0, t1 = (common.at(result, "time_s", point["k"]) for point in (p_star, fastest))
@@ -490,7 +498,7 @@ def _ends(result: Mapping[str, object], p_star: Mapping[str, object], fastest: M
         step = text.quantity(t1, "s") + (" a step, with all interruptions" if quicker else " a step")
         return f"K = {p_star['k']} is both the cheapest ({cost}) and the fastest ({step})."
     sentence = f"Cheapest is K = {p_star['k']} ({cost}), fastest is K = {fastest['k']}"
-    c0, c1 = p_star.get("cost_usd"), fastest.get("cost_usd")
+    c0, c1 = amount(p_star, "cost_usd"), amount(fastest, "cost_usd")
     r0, r1 = (common.at(result, "throughput", point["k"]) for point in (p_star, fastest))
     speed = mapping(result.get("exchange")).get("times_faster")  # of the run, interruptions included
     if speed is None:

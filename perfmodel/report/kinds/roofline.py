@@ -7,7 +7,17 @@ from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Cell, Column, Envelope, Table, listed, mapping, mappings, result_of
+from perfmodel.report.model import (
+    Cell,
+    Column,
+    Envelope,
+    Table,
+    as_cell,
+    listed,
+    mapping,
+    mappings,
+    result_of,
+)
 
 
 def title(envelope: Envelope) -> str:
@@ -93,11 +103,11 @@ def phases(result: Mapping[str, object]) -> list[dict[str, Any]]:
     return mappings(result.get("phases"))
 
 
-def _first(value: object) -> Any:
+def _first(value: object) -> Cell:
     items = listed(value)
-    return items[0] if items else None
+    return as_cell(items[0]) if items else None
 
 
-def _entry(value: object, index: int) -> Any:
+def _entry(value: object, index: int) -> Cell:
     items = listed(value)
-    return items[min(index, len(items) - 1)] if items else None
+    return as_cell(items[min(index, len(items) - 1)]) if items else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, listed, mappings, result_of
 
 _COLUMNS = (
@@ -16,11 +15,6 @@ _COLUMNS = (
 def title(envelope: Envelope) -> str:
     """Both names."""
     return " against ".join(str(name) for name in listed(result_of(envelope).get("names"))) or "Two services"
-
-
-def answer(envelope: Envelope) -> str:
-    """The ratio and the input behind most of it."""
-    return str(result_of(envelope).get("answer") or "")
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -47,13 +41,3 @@ def tables(envelope: Envelope) -> list[Table]:
         Table("By changed input, each alone", [Column("input", "", 0), Column("before", "", 0), Column("after", "", 0), *ratios],
               effects, role="decision", note="times the value before; together: what the changes do beyond one another"),
     ]  # fmt: skip
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))

@@ -11,11 +11,6 @@ def title(envelope: Envelope) -> str:
     return serving.title(envelope)
 
 
-def answer(envelope: Envelope) -> str:
-    """The step and its largest part."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """Terms of the step, memory, what moves it, the coefficients behind it, and what they rest on."""
     result = result_of(envelope)
@@ -69,13 +64,3 @@ def tables(envelope: Envelope) -> list[Table]:
                                         Column("measured", "", 0), Column("TPOT, log change", "", 1), Column("TTFT, log change", "", 1)], behind, role="detail"),
         *common.assumptions(result),
     ]  # fmt: skip
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfmodel.report.kinds import common, serving
+from perfmodel.report.kinds import serving
 from perfmodel.report.model import (
     Cell,
     Chart,
@@ -20,11 +20,6 @@ from perfmodel.report.model import (
 def title(envelope: Envelope) -> str:
     """Model, cluster, precision and layout."""
     return f"Roofline of {serving.title(envelope)}"
-
-
-def answer(envelope: Envelope) -> str:
-    """What bounds decode."""
-    return str(result_of(envelope).get("answer") or "")
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -72,13 +67,3 @@ def charts(envelope: Envelope) -> list[Chart]:
         Chart("Roofline", "FLOP per byte", "FLOP/s", [Series("roof", x, [min(peak, value * bandwidth) for value in x])],
               "The steps of prefill and decode under the roof of one accelerator", y_log=True, y_quantity="FLOP/s", marks=marks)
     ]  # fmt: skip
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No matplotlib figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))

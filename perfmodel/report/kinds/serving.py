@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -14,8 +14,10 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    amount,
     as_cell,
     inputs_of,
+    listed,
     mapping,
     mappings,
     result_of,
@@ -40,7 +42,7 @@ def title(envelope: Envelope) -> str:
     return ", ".join(word for word in words if word)
 
 
-def layout_text(layout: dict[str, Any]) -> str:
+def layout_text(layout: dict[str, object]) -> str:
     """A layout in a few characters.
 
     >>> layout_text({"tp": 8, "pp": 1, "ep": 1, "dp": 1, "replicas": 2})
@@ -86,7 +88,7 @@ def answer(envelope: Envelope) -> str:
     return " ".join(words)
 
 
-def _knee(knee: dict[str, Any], kind: str, per_replica: bool) -> str:
+def _knee(knee: dict[str, object], kind: str, per_replica: bool) -> str:
     unit = LOADS[kind] + (" a replica" if per_replica else "")
     if knee.get("load") is None:
         cause = str(knee.get("cause") or "")
@@ -105,7 +107,7 @@ def _knee(knee: dict[str, Any], kind: str, per_replica: bool) -> str:
     return words
 
 
-def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
+def _fleet(result: Mapping[str, object], fleet: Mapping[str, object]) -> list[str]:
     if not fleet:
         return []
     if result.get("replicas") is None:
@@ -115,26 +117,26 @@ def _fleet(result: dict[str, Any], fleet: dict[str, Any]) -> list[str]:
     spare = result.get("spare") or 0
     beside = f" and {spare} to spare" if spare else ""
     words = (
-        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(result['replicas']), 'replica', 'replicas')}{band}{beside}: "
+        f"{_count(fleet.get('demand_per_s'))} requests/s need {counted(int(amount(result, 'replicas') or 0), 'replica', 'replicas')}{band}{beside}: "
         f"{result.get('accelerators')} accelerators"
     )
-    cost = fleet.get("usd_per_h")
+    cost = amount(fleet, "usd_per_h")
     if cost is not None:
-        words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(fleet.get('usd_per_million_tokens'), 'USD')} per million output tokens"
+        words += f", {text.quantity(cost, 'USD')} an hour, {text.quantity(amount(fleet, 'usd_per_million_tokens'), 'USD')} per million output tokens"
     return [words + "."]
 
 
-def _count(value: Any) -> str:
+def _count(value: object) -> str:
     return text.number(float(value)) if isinstance(value, (int, float)) else text.MISSING
 
 
-def _first(result: dict[str, Any], key: str) -> Any:
-    return (result.get(key) or [None])[0]
+def _first(result: Mapping[str, object], key: str) -> Cell:
+    return as_cell(next(iter(listed(result.get(key))), None))
 
 
-def _last(result: dict[str, Any], key: str) -> Any:
-    known = [value for value in result.get(key) or () if value is not None]
-    return known[-1] if known else None
+def _last(result: Mapping[str, object], key: str) -> Cell:
+    known = [value for value in listed(result.get(key)) if value is not None]
+    return as_cell(known[-1]) if known else None
 
 
 def tables(envelope: Envelope) -> list[Table]:
@@ -150,8 +152,10 @@ def tables(envelope: Envelope) -> list[Table]:
     ]
 
 
-def _bounded(result: dict[str, Any], quantity: str, statistic: str, end: str = "") -> list[Any]:
-    n = len(result.get("load") or ())
+def _bounded(
+    result: Mapping[str, object], quantity: str, statistic: str, end: str = ""
+) -> list[float | None]:
+    n = len(listed(result.get("load")))
     return common.array(mapping(result.get(f"{quantity}_s")), f"{statistic}{end}", n)
 
 
@@ -160,14 +164,14 @@ def data(envelope: Envelope) -> Table:
     return curve(result_of(envelope), whole=True)
 
 
-def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
+def curve(result: Mapping[str, object], *, whole: bool = False) -> Table:
     """A row a load: what the objectives name with its bands, or the `whole` of it."""
-    loads = list(result.get("load") or ())
+    loads = listed(result.get("load"))
     kind = str(result.get("load_kind"))
     columns: list[Column] = [Column(LOADS.get(kind, "load"), "", 0, _LOAD_KEYS.get(kind, "load"))]
-    values: list[list[Any]] = [loads]
+    values: list[Sequence[object]] = [loads]
 
-    def add(column: Column, found: list[Any]) -> None:
+    def add(column: Column, found: Sequence[object]) -> None:
         if any(value is not None for value in found):
             columns.append(column)
             values.append(found)
@@ -209,14 +213,14 @@ def curve(result: dict[str, Any], *, whole: bool = False) -> Table:
     add(Column("MJ/Mtok", "", 3, "mj_per_million_tokens"), [
         None if value is None else value / 1e6 for value in common.array(result, "j_per_million_tokens", n)
     ])  # fmt: skip
-    if any(value is not None for value in result.get("within_slo") or ()):
+    if any(value is not None for value in listed(result.get("within_slo"))):
         add(Column("slo", "", 0, "within_slo"), common.array(result, "within_slo", n))
     rows: list[list[Cell]] = [[as_cell(value[i]) for value in values] for i in range(n)]
-    kept = [i for i, one in enumerate(result.get("within_slo") or ()) if one]
+    kept = [i for i, one in enumerate(listed(result.get("within_slo"))) if one]
     return Table("The service over load", columns, rows, role="curve", marked=tuple(kept[-1:]))
 
 
-def _knees(result: dict[str, Any]) -> list[Table]:
+def _knees(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = []
     for rule, item in mapping(result.get("knee")).items():
         knee = mapping(item)
@@ -227,8 +231,8 @@ def _knees(result: dict[str, Any]) -> list[Table]:
     return [Table("Knees", columns, rows, role="detail")] if rows else []
 
 
-def _parts(result: dict[str, Any]) -> list[Table]:
-    loads = list(result.get("load") or ())
+def _parts(result: Mapping[str, object]) -> list[Table]:
+    loads = listed(result.get("load"))
     parts = {
         name: common.array(mapping(result.get("parts_s")), name, len(loads))
         for name in mapping(result.get("parts_s"))
@@ -257,7 +261,7 @@ def _parts(result: dict[str, Any]) -> list[Table]:
     return [Table("The mean step between two tokens, by part", columns, rows, role="breakdown")]
 
 
-def _fleet_table(result: dict[str, Any]) -> list[Table]:
+def _fleet_table(result: dict[str, object]) -> list[Table]:
     fleet = mapping(result.get("fleet"))
     if not fleet or result.get("replicas") is None:
         return []
@@ -276,7 +280,7 @@ def _fleet_table(result: dict[str, Any]) -> list[Table]:
     return [Table("The fleet", [Column("what", "", 0), Column("value", "", 0)], rows, role="decision")]
 
 
-def _narrow(result: dict[str, Any]) -> list[Table]:
+def _narrow(result: dict[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [str(item.get("fact")), as_cell(item.get("half_width")), as_cell(item.get("half_width_after"))]
         for item in mappings(result.get("narrow"))
@@ -329,10 +333,10 @@ def charts(envelope: Envelope) -> list[Chart]:
     return found
 
 
-def _exchange(result: dict[str, Any]) -> Chart:
+def _exchange(result: Mapping[str, object]) -> Chart:
     """Throughput an accelerator against the speed that one user sees."""
     per = common.array(
-        mapping(result.get("per_accelerator")), "throughput_out_tokens_per_s", len(result.get("load") or ())
+        mapping(result.get("per_accelerator")), "throughput_out_tokens_per_s", len(listed(result.get("load")))
     )
     users = common.array(result, "tokens_per_s_per_user", len(per))
     points = sorted((u, p) for u, p in zip(users, per, strict=True) if u is not None and p is not None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from perfmodel.report.kinds import common
 from perfmodel.report.model import Cell, Column, Envelope, Table, as_cell, mappings, result_of
 
@@ -20,17 +18,15 @@ def title(envelope: Envelope) -> str:
     return "Calibration of a server" + (f": {subject}" if subject else "")
 
 
-def answer(envelope: Envelope) -> str:
-    """How far the model was off before, and after."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """Measured beside the model before and after, and the coefficients that moved."""
     result = result_of(envelope)
     points = mappings(result.get("points"))
     columns = [Column("load", "", 0), Column("kind", "", 1, "load_kind")]
-    values: list[list[Any]] = [[row.get("load") for row in points], [row.get("load_kind") for row in points]]
+    values: list[list[object]] = [
+        [row.get("load") for row in points],
+        [row.get("load_kind") for row in points],
+    ]
     for key, name, unit in _QUANTITIES:
         for place, word in enumerate(("measured", "before", "after")):
             found = [row.get(f"{key}_{word}") for row in points]
@@ -62,13 +58,3 @@ def tables(envelope: Envelope) -> list[Table]:
         Table("Measured loads", columns, rows, role="curve"),
         Table("Coefficients", heads, moved, role="breakdown", note=note),
     ]
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """No figure is made for it."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed or left out."""
-    return common.notes_of(result_of(envelope))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds.serving import layout_text
@@ -55,7 +53,7 @@ def answer(envelope: Envelope) -> str:
     return f"{words} {result.get('evaluated', 0):,} configurations were tried."
 
 
-def _named(item: dict[str, Any]) -> str:
+def _named(item: dict[str, object]) -> str:
     return f"{item['cluster']}, {item['precision']}, keys and values in {item['kv_precision']}, {layout_text(mapping(item['layout']))}"
 
 
@@ -65,7 +63,7 @@ def tables(envelope: Envelope) -> list[Table]:
     return [_candidates(result), _front(result)]
 
 
-def _candidates(result: dict[str, Any]) -> Table:
+def _candidates(result: dict[str, object]) -> Table:
     columns = [
         Column("rank", "", 0), Column("cluster", "", 0), Column("precision", "", 0), Column("KV", "", 1, "kv_precision"),
         Column("layout", "", 0), Column("batch", "", 2, "max_batch"), Column("step tokens", "", 3, "max_batched_tokens"),
@@ -84,7 +82,7 @@ def _candidates(result: dict[str, Any]) -> Table:
     )
 
 
-def _front(result: dict[str, Any]) -> Table:
+def _front(result: dict[str, object]) -> Table:
     columns = [Column("tokens/s a user", "", 0), Column("tokens/s an accelerator", "", 0), Column("in flight", "", 0),
                Column("cluster", "", 0), Column("precision", "", 0), Column("layout", "", 0)]  # fmt: skip
     rows: list[list[Cell]] = [
@@ -117,8 +115,3 @@ def charts(envelope: Envelope) -> list[Chart]:
 def figures(envelope: Envelope) -> list[str]:
     """The front."""
     return ["serving_front"] if len(mappings(result_of(envelope).get("pareto"))) > 1 else []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))

@@ -11,11 +11,6 @@ def title(envelope: Envelope) -> str:
     return "Waiting for the slowest of K"
 
 
-def answer(envelope: Envelope) -> str:
-    """The range at the largest K."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """E[max of K] over the mean, a column a distribution; and where waiting alone costs the level."""
     result = result_of(envelope)
@@ -70,7 +65,7 @@ def charts(envelope: Envelope) -> list[Chart]:
             "K",
             "E[max of K] / mean",
             series,
-            alt=answer(envelope),
+            alt=common.answer(envelope),
             y_quantity="x",
         )
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
@@ -16,6 +15,7 @@ from perfmodel.report.model import (
     Mark,
     Series,
     Table,
+    as_cell,
     inputs_of,
     listed,
     mapping,
@@ -71,7 +71,7 @@ def figures(envelope: Envelope) -> list[str]:
     """The plots that this study has data for."""
     result = result_of(envelope)
     names = ["weak"] if result.get("regime") == "weak" else []
-    names += ["speedup", "efficiency"]
+    names += common.curves(result)
     if result.get("workers"):  # of one K alone there is nothing else to draw
         names.insert(0 if len(result.get("k") or ()) == 1 else len(names), "workers")
     if result.get("parts_s"):
@@ -200,7 +200,7 @@ def _bend_why(bend: Mapping[str, object]) -> str:
 def _decision(result: Mapping[str, object]) -> list[Table]:
     bend = mapping(result.get("bend"))
     serving = mapping(result.get("serving"))
-    choices: list[tuple[str, Any, str]] = [
+    choices: list[tuple[str, object, str]] = [
         ("recommended", result.get("recommended_k"), "largest K that clears quality and efficiency"),
         ("bend", bend.get("k"), _bend_why(bend)),
         ("cheapest", result.get("cost_optimal_k"), "least cost per unit of work"),
@@ -220,7 +220,7 @@ def _decision(result: Mapping[str, object]) -> list[Table]:
     rows: list[list[Cell]] = [
         [
             label,
-            k,
+            as_cell(k),
             *(common.at(result, key, k) for key in ("mean_s", "speedup", "efficiency", "cost_usd")),
             why,
         ]

@@ -22,11 +22,6 @@ def title(envelope: Envelope) -> str:
     return f"Measured runs of {common.subject(envelope) or 'a job'}"
 
 
-def answer(envelope: Envelope) -> str:
-    """The median error, and that of the best law."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """A row for each K; the laws; the advice."""
     result = result_of(envelope)
@@ -76,11 +71,6 @@ def figures(envelope: Envelope) -> list[str]:
     return ["runs"]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """What was assumed."""
-    return common.notes_of(result_of(envelope))
-
-
 def charts(envelope: Envelope) -> list[Chart]:
     """T(K): measured dots on the predicted line with its band."""
     result = result_of(envelope)
@@ -92,6 +82,12 @@ def charts(envelope: Envelope) -> list[Chart]:
     measured = Series("measured", k, common.array(result, "measured_s", len(k)), style="dots")
     return [
         Chart(
-            "Step time", "K", "time", [predicted, measured], alt=answer(envelope), y_log=True, y_quantity="s"
+            "Step time",
+            "K",
+            "time",
+            [predicted, measured],
+            alt=common.answer(envelope),
+            y_log=True,
+            y_quantity="s",
         )
     ]

@@ -11,11 +11,6 @@ def title(envelope: Envelope) -> str:
     return f"Wall time of {common.subject(envelope) or 'a run'}"
 
 
-def answer(envelope: Envelope) -> str:
-    """The request at the largest K."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """A row for each K."""
     result = result_of(envelope)
@@ -33,13 +28,3 @@ def tables(envelope: Envelope) -> list[Table]:
     shown = [column for column in columns if column.key != "reason" or any(values["reason"])]
     rows = [[as_cell(values[column.key][i]) for column in shown] for i in range(count)]
     return [Table("What to ask for", shown, rows, role="decision")]
-
-
-def figures(envelope: Envelope) -> list[str]:
-    """None."""
-    return []
-
-
-def notes(envelope: Envelope) -> list[str]:
-    """What the bound leaves out."""
-    return common.notes_of(result_of(envelope))

@@ -27,11 +27,6 @@ def title(envelope: Envelope) -> str:
     return f"Work and depth of {graph or common.subject(envelope) or 'a step'}"
 
 
-def answer(envelope: Envelope) -> str:
-    """Work over span."""
-    return str(result_of(envelope).get("answer") or "")
-
-
 def tables(envelope: Envelope) -> list[Table]:
     """The figures, a row for each number of workers, the critical path, the pipeline."""
     result = result_of(envelope)
@@ -115,11 +110,6 @@ def figures(envelope: Envelope) -> list[str]:
     return ["admitted"]
 
 
-def notes(envelope: Envelope) -> list[str]:
-    """What an operation is."""
-    return common.notes_of(result_of(envelope))
-
-
 def charts(envelope: Envelope) -> list[Chart]:
     """Speedup that the graph admits, its ceiling, and the predicted one."""
     result = result_of(envelope)
@@ -138,7 +128,7 @@ def charts(envelope: Envelope) -> list[Chart]:
             "workers",
             "speedup",
             series,
-            alt=answer(envelope),
+            alt=common.answer(envelope),
             y_log=True,
             y_quantity="x",
         )

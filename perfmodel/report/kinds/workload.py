@@ -41,9 +41,5 @@ def tables(envelope: Envelope) -> list[Table]:
     return found
 
 
-def figures(envelope: Envelope) -> list[str]:
-    return []
-
-
 def notes(envelope: Envelope) -> list[str]:
     return [str(note) for note in result_of(envelope).get("notes", [])]

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from perfmodel.errors import UsageError
 from perfmodel.files import write_whole
-from perfmodel.report.kinds import module_of
+from perfmodel.report.kinds import rendering_of
 from perfmodel.report.model import Envelope, kind_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def figure(envelope: Envelope, name: str | None = None) -> Figure:
     """The plot `name` of a result; without a name, the main one of its kind."""
     from perfmodel.report.plots import style
 
-    fitting = module_of(envelope).figures(envelope)
+    fitting = rendering_of(envelope).figures(envelope)
     chosen = name or (fitting[0] if fitting else None)
     if chosen not in _MODULES:
         known = ", ".join(fitting) or "none"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.report.kinds import common
-from perfmodel.report.model import Envelope, kind_of, mappings, result_of
+from perfmodel.report.model import Envelope, kind_of, mapping, mappings, result_of
 
 Values = list[float | None]
 
@@ -32,6 +32,7 @@ class Scaling:
     threshold: float
     measured: tuple[tuple[float, float], ...]
     is_study: bool
+    excluded: frozenset[float] = frozenset()  # K whose quality was not held
 
     def at(self, values: Values, k: float | None) -> float | None:
         """The entry that belongs to one K."""
@@ -82,6 +83,7 @@ def scaling(envelope: Envelope) -> Scaling:
         threshold=threshold(result),
         measured=tuple((float(p["k"]), float(p["time_s"])) for p in points),
         is_study=is_study,
+        excluded=frozenset(float(k) for k in mapping(result.get("quality")).get("excluded_k") or ()),
     )
 
 

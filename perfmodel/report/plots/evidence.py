@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.report import text
@@ -100,7 +101,7 @@ def calibration(envelope: Envelope) -> Figure:
 def sweeps(envelope: Envelope) -> Figure:
     """Bus bandwidth of each collective sweep against its bytes: measured points, and the fit through them."""
     result = result_of(envelope)
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in mappings(result.get("sweep_points")):
         groups.setdefault(str(row["sweep"]), []).append(row)
     figure, axes = style.new("Collective sweeps and their fits", "message [B]", "")
@@ -187,7 +188,7 @@ def audit(envelope: Envelope) -> Figure:
     return figure
 
 
-def _audited_efficiency(envelope: Envelope, rows: list[Any]) -> Figure:
+def _audited_efficiency(envelope: Envelope, rows: Sequence[Mapping[str, object]]) -> Figure:
     """Claimed against predicted efficiency, of a claim that names neither times nor a batch to make them from."""
     figure, axes = style.new(audit_kind.title(envelope), "", "efficiency E = S / K")
     ladder = [r for r in mappings(result_of(envelope).get("ladder")) if _number(r.get("efficiency"))]
@@ -196,7 +197,9 @@ def _audited_efficiency(envelope: Envelope, rows: list[Any]) -> Figure:
         low, high = ([float(r[key]) for r in ladder] for key in ("low", "high"))
         axes.fill_between(k, low, high, color=style.BLUE, alpha=0.18, linewidth=0, label="95 % band")
     axes.plot(k, [float(r["efficiency"]) for r in ladder], color=style.BLUE, marker="o", label="predicted")
-    claimed = [(float(r["k"]), float(r["efficiency"])) for r in rows if _number(r.get("efficiency"))]
+    claimed = [
+        (float(r["k"]), float(r["efficiency"])) for r in mappings(rows) if _number(r.get("efficiency"))
+    ]
     axes.plot(
         [x for x, _ in claimed], [y for _, y in claimed], "D", color=style.RED, label="claimed", zorder=5
     )
@@ -268,23 +271,24 @@ def _number(value: object) -> bool:
 
 
 def runs(envelope: Envelope) -> Figure:
-    """One's own runs as dots on the predicted T(K) with its band."""
+    """One's own runs as dots on the prediction with its band, as accelerator time: a perfect job is a flat line."""
     (chart,) = timings_kind.charts(envelope)
     predicted, measured = chart.series
     figure, axes = style.new(timings_kind.title(envelope), "", "")
-    factor = style.unit_axis(axes, "y", [*predicted.y, *measured.y], "s", "step time")
+    spent = [k * t for k, t in zip(predicted.x, predicted.y, strict=True) if t is not None]
+    factor = style.unit_axis(axes, "y", spent, "s", "accelerators x step time")
     rows = [
-        (x, y / factor, low / factor, high / factor)
-        for x, y, low, high in zip(predicted.x, predicted.y, predicted.low, predicted.high, strict=True)
+        (k, k * y / factor, k * low / factor, k * high / factor)
+        for k, y, low, high in zip(predicted.x, predicted.y, predicted.low, predicted.high, strict=True)
         if y is not None and low is not None and high is not None
     ]
     x, y, low, high = zip(*rows, strict=True)
     axes.fill_between(x, low, high, color=style.BLUE, alpha=0.18, label="90 % band")
     axes.plot(x, y, color=style.BLUE, marker="o", label="predicted")
-    seen = [(k, t / factor) for k, t in zip(measured.x, measured.y, strict=True) if t is not None]
+    seen = [(k, k * t / factor) for k, t in zip(measured.x, measured.y, strict=True) if t is not None]
     axes.plot([k for k, _ in seen], [t for _, t in seen], "D", color=style.RED, label="measured")
-    axes.set_yscale("log")
     style.k_axis(axes, predicted.x)
+    axes.set_ylim(bottom=0)
     style.legend(axes)
     return figure
 

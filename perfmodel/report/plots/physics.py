@@ -142,7 +142,7 @@ def admitted(envelope: Envelope) -> Figure:
                   label=series.name)  # fmt: skip
     style.log2_y(axes)
     style.k_axis(axes, chart.series[0].x, "workers")
-    style.legend(axes, loc="upper left")
+    style.legend(axes, loc="lower right")
     return figure
 
 

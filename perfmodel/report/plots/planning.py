@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfmodel.report import text
 from perfmodel.report.model import Envelope, result_of
 from perfmodel.report.plots import style
 
@@ -32,7 +33,7 @@ def sweep(envelope: Envelope) -> Figure:
             )
     if values and min(values) > 0:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(values, [f"{v:g}" for v in values])
+        axes.set_xticks(values, [text.number(v) for v in values])
         axes.minorticks_off()
     style.log2_y(axes)
     axes.margins(0.08)

@@ -50,6 +50,7 @@ def efficiency(envelope: Envelope) -> Figure:
         marker="o",
         label="measured" if curve.is_study else "predicted",
     )
+    _not_held(axes, curve, curve.efficiency, 100.0)
     _injected(axes, envelope, curve.k, "efficiency", 100.0)
     top = max([105.0, *(v * 105 for v in y)])
     axes.set_ylim(0, top)
@@ -57,10 +58,10 @@ def efficiency(envelope: Envelope) -> Figure:
     axes.axhspan(0, limit, color=style.PALE, alpha=0.45, zorder=0, linewidth=0)
     axes.axhline(limit, color=style.GREY, linewidth=1.2, linestyle="--")
     axes.annotate(
-        f"below {text.number(limit)} %", (0.99, limit), xycoords=("axes fraction", "data"), xytext=(0, -4),
-        textcoords="offset points", ha="right", va="top", color=style.GREY, fontsize=11,
+        f"below {text.number(limit)} %", (0.01, limit), xycoords=("axes fraction", "data"), xytext=(0, -4),
+        textcoords="offset points", ha="left", va="top", color=style.GREY, fontsize=11,
     )  # fmt: skip
-    above = [(k, v) for k, v in zip(x, y, strict=True) if v >= curve.threshold]
+    above = [(k, v) for k, v in zip(x, y, strict=True) if v >= curve.threshold and k not in curve.excluded]
     if above:
         k, value = above[-1]
         # Beside the last point there is no room on the right.
@@ -120,7 +121,7 @@ def compared(envelope: Envelope) -> Figure:
             label=style.plain(name),
         )  # fmt: skip
     style.k_axis(axes, all_k)
-    style.log2_y(axes)
+    style.amount_axis(axes, "y", [t / factor for t in times], log=True)
     style.legend(axes, loc="best")
     return figure
 
@@ -172,6 +173,7 @@ def _lines(axes: Axes, curve: data.Scaling) -> None:
     axes.plot(curve.k, curve.k, color=style.INK, linestyle="--", linewidth=1.4, label="ideal")
     x, y = data.points(curve.k, curve.speedup)
     axes.plot(x, y, color=style.BLUE, marker="o", label="measured" if curve.is_study else "predicted")
+    _not_held(axes, curve, curve.speedup, 1.0)
     start = curve.at(curve.time, curve.baseline)
     if curve.measured and start:
         weak_run = curve.regime == "weak"
@@ -179,6 +181,17 @@ def _lines(axes: Axes, curve: data.Scaling) -> None:
         axes.plot(
             [k for k, _ in pairs], [s for _, s in pairs], "D", color=style.RED, markeredgecolor="white", label="measured",
             zorder=5,
+        )  # fmt: skip
+
+
+def _not_held(axes: Axes, curve: data.Scaling, values: data.Values, factor: float) -> None:
+    """A cross over each point that the quality gate took out."""
+    x, y = data.points(curve.k, values)
+    out = [(k, v * factor) for k, v in zip(x, y, strict=True) if k in curve.excluded]
+    if out:
+        axes.plot(
+            [k for k, _ in out], [v for _, v in out], "X", color=style.PALE, markeredgecolor=style.GREY, markersize=10,
+            zorder=5, label="quality not held",
         )  # fmt: skip
 
 

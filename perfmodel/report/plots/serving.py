@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from perfmodel.report import text
 from perfmodel.report.kinds import common
 from perfmodel.report.kinds import serving as kind
-from perfmodel.report.model import Envelope, mapping, mappings, result_of
+from perfmodel.report.model import Envelope, listed, mapping, mappings, result_of
 from perfmodel.report.plots import style
 
 if TYPE_CHECKING:
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _known(x: list[Any], *columns: list[Any]) -> list[list[float]]:
-    rows = [row for row in zip(x, *columns, strict=True) if all(value is not None for value in row)]
-    return [[float(row[i]) for row in rows] for i in range(len(columns) + 1)]
+def _known(*columns: Sequence[float | None]) -> list[list[float]]:
+    rows = [
+        known
+        for row in zip(*columns, strict=True)
+        if len(known := [v for v in row if v is not None]) == len(columns)
+    ]
+    return [[float(row[i]) for row in rows] for i in range(len(columns))]
 
 
-def _open_above(highs: list[Any], values: list[Any]) -> list[Any]:
+def _open_above(highs: list[float | None], values: list[float | None]) -> list[float | None]:
     """High ends, far above the figure where a slow machine would be overrun: the band has no end there."""
     return [
         1e6 * value if high is None and value is not None else high
@@ -28,8 +33,8 @@ def _open_above(highs: list[Any], values: list[Any]) -> list[Any]:
     ]
 
 
-def _loads(result: dict[str, Any]) -> list[Any]:
-    return list(result.get("load") or ())
+def _loads(result: Mapping[str, object]) -> list[float]:
+    return listed(result.get("load"))
 
 
 def exchange(envelope: Envelope) -> Figure:
@@ -95,7 +100,7 @@ def exchange(envelope: Envelope) -> Figure:
     return figure
 
 
-def _throughput(result: dict[str, Any], load: float, loads: list[float], out: list[float]) -> float:
+def _throughput(result: dict[str, object], load: float, loads: list[float], out: list[float]) -> float:
     """Output tokens a second at a load: as many a request at any rate, between points in a closed loop."""
     if result.get("load_kind") == "rate":
         return load * out[0] / loads[0]
@@ -245,7 +250,7 @@ def front(envelope: Envelope) -> Figure:
     return figure
 
 
-PLOTS: dict[str, Any] = {
+PLOTS: dict[str, object] = {
     "serving": exchange,
     "serving_load": over_load,
     "serving_step": step,

@@ -61,7 +61,7 @@ def context() -> AbstractContextManager[None]:
     """The settings, for the time of drawing or saving only: global state stays as it was."""
     import matplotlib
 
-    settings: dict[Any, Any] = {
+    settings: dict[Any, object] = {
         key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"
     }
     return matplotlib.rc_context(settings | _SETTINGS)
@@ -122,6 +122,24 @@ def log2_y(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(base=2, numticks=12))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+WIDE = 8.0  # ends of an axis that are further apart, as a factor, stand on a log scale
+
+
+def amount_axis(axes: Axes, which: str, values: Iterable[float | None], *, log: bool = False) -> None:
+    """An axis of times or dollars: round decimal ticks, on a log scale where the ends are far apart, or always with `log`."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    known = [value for value in values if value is not None and value > 0]
+    span = max(known) / min(known) if known else 1.0
+    if log or span > WIDE:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=10)
+        subs = (1.0, 2.0, 5.0) if span < 2e3 else (1.0,)
+        axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=MOST_K_TICKS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value)))
 
 
 def unit_axis(axes: Axes, which: str, values: Iterable[float | None], unit: str, label: str) -> float:

@@ -26,6 +26,7 @@ async function post(path, body) {
 /** One question at a time; while it is out, only the latest wish is kept. A busy server is asked less often. */
 async function refresh() {
   remember();
+  waiting(true); // at once: no old answer beside new controls
   if (busy) { again = true; return; }
   busy = true;
   do {
@@ -48,6 +49,14 @@ async function refresh() {
     if (again && took > 60) await new Promise((go) => setTimeout(go, Math.min(1500, 3 * took)));
   } while (again);
   busy = false;
+  waiting(false);
+}
+
+/** Marks the results as those of an earlier question while a new one is out, and after it failed. */
+function waiting(out) {
+  $("results").setAttribute("aria-busy", String(out));
+  const asks = (wanted) => JSON.stringify(toRequest(wanted)); // which K one looks at is no question
+  $("results").classList.toggle("old", out || shown === null || asks(shown) !== asks(state));
 }
 
 async function answerOf(wanted) {
@@ -332,15 +341,23 @@ function controls() {
   if (state.timings) $("timings-state").firstElementChild.textContent = `calibrated with ${state.timings.length} measured steps`;
 }
 
+// What was chosen for another cluster, workload or regime means nothing for the new one.
+const FORGOTTEN = { cluster: ["bandwidth", "latency", "price", "timings"], workload: ["batch", "seq", "timings"], regime: ["batch"] };
+const NAMED = { bandwidth: "bandwidth", latency: "latency", price: "price", timings: "measured steps", batch: "batch", seq: "sequence length" };
+
+/** Takes back one's own values, and says which. */
+function forget(keys, changed) {
+  const own = keys.filter((key) => state[key] !== null);
+  for (const key of own) state[key] = null;
+  $("forgotten").hidden = own.length === 0;
+  $("forgotten").textContent = `The ${changed} is another one, so these are its own again: ${own.map((key) => NAMED[key]).join(", ")}.`;
+}
+
 function listen() {
   for (const key of ["workload", "cluster", "regime", "layout", "sharding", "recompute"]) {
     $(key).addEventListener("change", () => {
       state[key] = $(key).value;
-      // What was chosen for another cluster or regime means nothing here.
-      if (key === "cluster") Object.assign(state, { bandwidth: null, latency: null, price: null });
-      if (key === "workload") Object.assign(state, { batch: null, seq: null });
-      if (key === "regime") state.batch = null;
-      if (key === "workload" || key === "cluster") state.timings = null;
+      forget(FORGOTTEN[key] ?? [], key);
       controls();
       refresh();
     });

@@ -23,6 +23,7 @@ function remember(asked) {
 
 /** One question at a time; while it is out, only the latest wish is kept. */
 async function refresh() {
+  waiting(true);
   if (busy) { again = true; return; }
   busy = true;
   do {
@@ -40,6 +41,13 @@ async function refresh() {
     $("status").textContent = `answered in ${Math.round(performance.now() - started)} ms`;
   } while (again);
   busy = false;
+  waiting(false);
+}
+
+/** Marks the results as those of an earlier question while a new one is out. */
+function waiting(out) {
+  $("results").setAttribute("aria-busy", String(out));
+  $("results").classList.toggle("old", out);
 }
 
 function fail(error) {

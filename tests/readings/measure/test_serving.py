@@ -19,12 +19,6 @@ from perfmodel.readings.measure.serving import Answer, Plan, Target, estimate, m
 
 STEP_S = 0.004
 
-# Connections of the fake server that end with its loop are no fault of the client that is tested.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
 
 def steps(decodes: int, prompt: int) -> float:
     return STEP_S + 2e-5 * prompt
