@@ -75,3 +75,12 @@ def scale(shape: Mapping[str, Any], features: Mapping[str, str], slopes: Sequenc
     for name, value in zip(slopes, at, strict=True):
         total += float(known.get(name, 0.0)) * value
     return np.asarray(np.exp(total))
+
+
+def held_back(half: Array, before: Array, shift: Array) -> Array:
+    """Half-width of a band after timings, from its own and that `before` them; `shift` is what they did to the prediction.
+
+    Signs of a bold extrapolation grow without bound, but timings of a job take doubt away: its band is no wider than before
+    them, or than reaches the former prediction where they moved it out of its band.
+    """
+    return np.asarray(np.minimum(half, np.maximum(before, np.abs(shift))))

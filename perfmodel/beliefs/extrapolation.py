@@ -8,9 +8,9 @@ the law pulls more.
 
 with s_p the posterior spread of the step model, g the gap |ln T_model - ln T_law| and c a doubt: a model that leaves
 the measured points far behind is more often wrong than its spread says. A model that knew the shape of the measured
-points before it saw them has earned its spread: w is multiplied by `need_of_laws`. Where a point was measured, the
-measurement itself stands in for the laws. The spread l of the laws (`LawTrust`) depends
-on the distance, on what is lost already, on whether the node boundary is crossed unseen, on how far the batch of an
+points before it saw them has earned its spread: w is multiplied by `need_of_laws`. No law moves the model by more than
+PULL s_p. Where a point was measured, the measurement itself stands in for the laws. The spread l of the laws (`LawTrust`)
+depends on the distance, on what is lost already, on whether the node boundary is crossed unseen, on how far the batch of an
 accelerator departs from the measured one, on how far the laws disagree, on what joins the accelerators and on whether
 the job was retuned at every k. Laws are linear in tau(k) = k T(k) / work, the accelerator-time per unit of work: that of
 the largest measured k, a + b (k - 1)/k (ring, which may fall) and a + b log2 k with b >= 0; their log mean is taken. Where
@@ -31,6 +31,8 @@ Array = NDArray[np.float64]
 
 RESIZED = 0.02  # log change of an accelerator's batch from which it counts as another
 CHANCE = 0.02  # log difference between two timings of the same: repeats in the corpus deviate by 0.7 % (median), 2.3 (mean)
+PULL = 3.0  # posterior spreads of the step model by which laws move it at most, but at measured points
+LEVEL = 0.05  # log error at a single k from which the model's shape is doubted as well
 LEAST_SHARE = 0.5  # of the best measured accelerator-time: a falling line stops there
 # Far beyond every real job, so that beliefs edited by hand overflow nothing: log-spread of a band, and of laws.
 WIDEST_BAND, LARGEST_GROWTH = 20.0, 50.0
@@ -124,20 +126,22 @@ class Asked:
 
 
 def need_of_laws(surprise: Array, k: Array) -> float:
-    """Share of the laws' weight that a model's errors at measured points justify: ``d^4 / (d^4 + c^4)``.
+    """Share of the laws' weight that a model's errors at measured points justify: ``1 - c^2 / d^2``, nothing below c.
 
     `surprise` are log errors of the model before it saw the points. d is their root mean square, about their mean where
-    several k were measured (a level alone says nothing about other k), and c what two timings of the same differ by. Below c
-    the timings agree with the model, and laws through their noise would move it elsewhere; the fourth power tells the two apart.
+    several k were measured (a level alone says little about other k). c is what timings leave of it that agree with the
+    model: of several k the noise of one timing, where two of the same differ by CHANCE; of one k LEVEL. Laws through noise
+    would move the model elsewhere.
 
-    >>> need_of_laws(np.array([0.3, 0.3]), np.array([1.0, 8.0])), need_of_laws(np.array([0.02]), np.array([8.0]))
-    (0.0, 0.5)
+    >>> need_of_laws(np.array([0.3, 0.3]), np.array([1.0, 8.0])), need_of_laws(np.array([0.1]), np.array([8.0]))
+    (0.0, 0.75)
     """
     if surprise.size == 0:
         return 1.0
     several = np.ptp(k) > 0.0
     square = float(np.mean(np.square(surprise - surprise.mean() if several else surprise)))
-    return square**2 / (square**2 + CHANCE**4)
+    agreed = CHANCE**2 / 2.0 if several else LEVEL**2
+    return 0.0 if square <= agreed else 1.0 - agreed / square
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,7 @@ class Laws:
     grounds: Array  # (len(GROUNDS), n)
     doubt: float
     need: Array  # share of their weight: see `need_of_laws`; 1 where a point was measured
+    measured: NDArray[np.bool_]
 
 
 def laws_at(seen: Seen, at: Asked, trust: LawTrust, need: float = 1.0) -> Laws:
@@ -190,6 +195,7 @@ def laws_at(seen: Seen, at: Asked, trust: LawTrust, need: float = 1.0) -> Laws:
         grounds,
         trust.doubt,
         np.where(measured, 1.0, need),
+        measured,
     )
 
 
@@ -228,10 +234,11 @@ def join(model: Array, spread: Array, law: Array, laws: Laws) -> Joined:
 
     Signs of a bold extrapolation (laws at odds, losses, change) speak of K beyond the largest measured one alone.
     """
+    furthest = np.where(laws.measured, np.inf, PULL * spread)
     spread = np.hypot(spread, laws.need * laws.doubt * (model - law))
     weight = laws.need * np.square(spread) / (np.square(spread) + np.square(laws.spread))
     joined = spread * laws.spread / np.hypot(spread, laws.spread)
-    value = np.asarray((1.0 - weight) * model + weight * law)
+    value = np.asarray(model + np.clip(weight * (law - model), -furthest, furthest))
     crosses, reach, loss = laws.grounds[:3]
     beyond = (reach > 0.0).astype(float)
     signs = np.stack(

@@ -260,7 +260,7 @@ def _numbers(text: str | None, flag: str) -> tuple[int, ...] | None:
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
+    if not all(word.isascii() and word.isdecimal() and len(word) < 99 and int(word) > 0 for word in words):
         raise UsageError(
             f'{flag}: cannot read "{text}"', code="M007", help="whole numbers, such as 1024,4096"
         )

@@ -134,6 +134,6 @@ def _bare(text: str) -> float | None:
 
 
 def _side(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**12):
+    if not (text.isascii() and text.isdigit() and len(text) < 99 and 0 < int(text) <= 10**12):
         raise UsageError(f"--k: the inner dimension of a product is a whole number, got {text}", code="U021")
     return int(text)

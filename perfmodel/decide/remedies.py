@@ -77,14 +77,14 @@ def remedy(job: Here, part: str, link: str | None = None) -> str:
 def slowest_link(curve: Curve, part: str, index: int) -> str | None:
     """The one of the links under a part of which twice the bandwidth saves most at one K; None where none matters."""
     eased = BY_NAME[part].eased
-    saves = {}
-    for words, name in LINKS.items():
-        if name in eased:
-            logs = curve.logs.copy()
-            logs[NAMES.index(name)] += float(np.log(eased[name]))
-            saves[words] = float(1.0 - _changed(curve, logs, curve.setup.operations, curve.at)[index])
-    best = max(saves, key=lambda words: saves[words], default=None)
-    return best if best is not None and saves[best] > 0.0 else None
+    links = {words: {name: eased[name]} for words, name in LINKS.items() if name in eased}
+    if not links:
+        return None
+    logs = np.stack([_eased(curve.logs, one) for one in links.values()], axis=1)
+    times = _changed(curve, logs, curve.setup.operations, curve.at)[:, index]
+    saves = dict(zip(links, 1.0 - times, strict=True))
+    best = max(saves, key=lambda words: saves[words])
+    return best if saves[best] > 0.0 else None
 
 
 def _either(ways: list[str]) -> str:
@@ -173,34 +173,66 @@ _WAYS: Final[Mapping[str, Callable[[Here], list[str]]]] = {
 
 
 def after_remedy(curve: Curve, part: str) -> Array:
-    """T(K) with the remedy for one cause, on the same layouts; the curve keeps it."""
-    if part in curve.mended:
-        return curve.mended[part]
-    logs = curve.logs.copy()
-    for name, factor in BY_NAME[part].eased.items():
-        logs[NAMES.index(name)] += float(np.log(factor))
-    ops, at = curve.setup.operations, curve.at
-    if part == parts.SERIAL.name:
-        ops, at = replace(ops, serial_s=ops.serial_s * 0.5), replace(at, stall_s=at.stall_s * 0.5)
-    elif part == parts.IMBALANCE.name:
-        shared = np.minimum(at.micro_batch, at.global_batch / (at.dp * at.accumulation))
-        at = replace(at, micro_batch=shared, length_spread=at.length_spread * 0.5)
-    elif part == parts.INPUT_STALL.name:
-        rates = at.loader_bytes_per_s * 2.0, at.storage_bytes_per_s * 2.0
-        at = replace(at, loader_bytes_per_s=rates[0], storage_bytes_per_s=rates[1])
-    elif part == parts.STRAGGLER.name:
-        at = replace(at, slow_share=np.zeros_like(at.slow_share))
-    curve.mended[part] = curve.time_s * _changed(curve, logs, ops, at)
+    """T(K) with the remedy for one cause, on the same layouts; the curve keeps it.
+
+    Remedies that ease coefficients alone are answered together, in one call of the step.
+    """
+    if part not in curve.mended:
+        together = [part] if part in _OTHERWISE else [name for name in BY_NAME if name not in _OTHERWISE]
+        ops, at = _OTHERWISE.get(part, _as_they_are)(curve.setup.operations, curve.at)
+        logs = np.stack([_eased(curve.logs, BY_NAME[name].eased) for name in together], axis=1)
+        times = curve.time_s * _changed(curve, logs, ops, at)
+        curve.mended.update(zip(together, times, strict=True))
     return curve.mended[part]
+
+
+def _eased(logs: Array, factors: Mapping[str, float]) -> Array:
+    """Log coefficients with some of them multiplied."""
+    eased = logs.copy()
+    for name, factor in factors.items():
+        eased[NAMES.index(name)] += float(np.log(factor))
+    return eased
+
+
+def _as_they_are(ops: Operations, at: Layouts) -> tuple[Operations, Layouts]:
+    return ops, at
+
+
+def _less_serial(ops: Operations, at: Layouts) -> tuple[Operations, Layouts]:
+    return replace(ops, serial_s=ops.serial_s * 0.5), replace(at, stall_s=at.stall_s * 0.5)
+
+
+def _even(ops: Operations, at: Layouts) -> tuple[Operations, Layouts]:
+    shared = np.minimum(at.micro_batch, at.global_batch / (at.dp * at.accumulation))
+    return ops, replace(at, micro_batch=shared, length_spread=at.length_spread * 0.5)
+
+
+def _faster_input(ops: Operations, at: Layouts) -> tuple[Operations, Layouts]:
+    loader, storage = at.loader_bytes_per_s * 2.0, at.storage_bytes_per_s * 2.0
+    return ops, replace(at, loader_bytes_per_s=loader, storage_bytes_per_s=storage)
+
+
+def _none_slow(ops: Operations, at: Layouts) -> tuple[Operations, Layouts]:
+    return ops, replace(at, slow_share=np.zeros_like(at.slow_share))
+
+
+# Remedies that change the work or the layout as well.
+_OTHERWISE: Final[Mapping[str, Callable[[Operations, Layouts], tuple[Operations, Layouts]]]] = {
+    parts.SERIAL.name: _less_serial,
+    parts.IMBALANCE.name: _even,
+    parts.INPUT_STALL.name: _faster_input,
+    parts.STRAGGLER.name: _none_slow,
+}
 
 
 def padding_saves(curve: Curve) -> Array:
     """Share of the step that a vocabulary rounded up to a multiple of eight saves at each K."""
     padded = replace(curve.setup.operations, logit_width=np.zeros(()))
-    return 1.0 - _changed(curve, curve.logs, padded, curve.at)
+    return np.asarray(1.0 - _changed(curve, curve.logs[:, None], padded, curve.at)[0])
 
 
 def _changed(curve: Curve, logs: Array, ops: Operations, at: Layouts) -> Array:
-    """T(K) with other coefficients, operations or layouts over that of the curve."""
-    found = coefficients(curve.setup, logs[:, None], curve.k)
-    return np.asarray(step(ops, curve.setup.machine, at, found).time_s / curve.step.time_s)
+    """T(K) with each of other coefficients (one set a column), operations or layouts over that of the curve."""
+    found = coefficients(curve.setup, logs[:, :, None], curve.k)
+    times = step(ops, curve.setup.machine, at, found).time_s
+    return np.broadcast_to(times, (logs.shape[1], curve.k.size)) / curve.step.time_s

@@ -30,7 +30,16 @@ from numpy.typing import NDArray
 
 from perfmodel.physics.batch_queue import BatchWait, batch_wait
 from perfmodel.physics.machine import Machine
-from perfmodel.physics.serving import CLOSED, OFFLINE, OPEN, Load, ServingAnswer, replica_step, serving_answer
+from perfmodel.physics.serving import (
+    CLOSED,
+    OFFLINE,
+    OPEN,
+    Load,
+    ServingAnswer,
+    longest_of,
+    replica_step,
+    serving_answer,
+)
 from perfmodel.physics.serving_coefficients import ServingCoefficients
 from perfmodel.physics.serving_shape import ServingShape
 from perfmodel.physics.serving_step import Deployment, cache_sequences, mean_context
@@ -198,9 +207,11 @@ def pooled_answer(
     waited = np.nan_to_num(line) + np.nan_to_num(together * burst_s)
     ttft, e2e = ttft + waited, e2e + waited
     done = np.where(kind == CLOSED, flight / e2e, rate)
-    done = np.where(
-        (kind == OFFLINE) & np.isfinite(requests), requests / (requests / most + c.drain * then.e2e_s), done
-    )
+    # A run ends with its longest answer, which then decodes beside ever fewer others.
+    is_run = (kind == OFFLINE) & np.isfinite(requests)
+    longest = longest_of(np.where(is_run, requests, 1.0), np.asarray(load.output_cv, float))
+    emptying = after * idle[1].tpot_s * (longest - 1.0)
+    done = np.where(is_run, requests / (requests / most + emptying), done)
     stable = fits & ~np.asarray((kind == OPEN) & is_saturated)
 
     def known(value: Array) -> Array:

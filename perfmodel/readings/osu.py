@@ -14,7 +14,7 @@ from perfmodel.readings.source import Tally, number, numbered_lines, without_lau
 from perfmodel.readings.sweeps import Sweep, SweepLog, absurd, canonical_op, make_sweep
 
 _TITLE = re.compile(
-    r"^#?\s*OSU\s+(?:MPI|NCCL|RCCL|SHMEM|UPC|xCCL)?\S*\s+(.*?)\s+(?:Test|Latency Test|Benchmark)\s*(?:v[\d.]+)?",
+    r"^#?\s{0,9}OSU\s{1,9}(?:MPI|NCCL|RCCL|SHMEM|UPC|xCCL)?\S*\s{1,9}(\S.{0,80}?)\s{1,9}(?:Test|Latency Test|Benchmark)",
     re.IGNORECASE,
 )
 _PER_RANK = ("all_gather", "gather", "scatter", "all_to_all")  # sizes that OSU prints per rank or per pair

@@ -9,6 +9,7 @@ averaged over at least `BAR_SECONDS`). Your own expression names its groups: `st
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,9 +32,14 @@ from perfmodel.readings.source import (
 
 BAR_SECONDS = 20.0
 BATCHES = 10  # batch means per run: neighbouring steps are not independent repeats
+MOST_WORKERS = 10**7  # that a log may name
 LINES_LOOKED_AT = 20_000  # for the preset that a log is in
 _STAMP = r"(?P<stamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{3,6})"
-_BAR = r"(?P<step>\d+)/(?P<total>\d+)\s*\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)<[^,\]]*,\s*(?P<rate>[\d.]+)\s*(?P<unit>it/s|s/it)"
+# Every repetition but one has a bound: without, the time of a search grows with the cube of a hostile line.
+_BAR = (
+    r"(?P<step>\d{1,15})/(?P<total>\d{1,15})\s{0,9}\[(?P<elapsed>(?:\d{1,4}:)?\d{1,4}:\d\d)<[^,\]]{0,40},"
+    r"\s{0,9}(?P<rate>[\d.]{1,25})\s{0,9}(?P<unit>it/s|s/it)"
+)
 
 
 @dataclass(frozen=True)
@@ -53,29 +59,32 @@ PRESETS: dict[str, Preset] = {
             "megatron",
             "elapsed time per iteration",
             re.compile(
-                r"iteration\s+(?P<step>\d+)\s*/.*?elapsed time per iteration \((?P<unit>ms|s)\):\s*(?P<time>[\d.]+)"
-                r"(?:.*?global batch size:\s*(?P<global_batch>\d+))?"
+                r"iteration\s{1,20}(?P<step>\d{1,40})\s{0,20}/.*?elapsed time per iteration \((?P<unit>ms|s)\):"
+                r"\s{0,20}(?P<time>[\d.]{1,40})(?:.*?global batch size:\s{0,20}(?P<global_batch>\d{1,15}))?"
             ),
             "iteration 10/ 500 | ... | elapsed time per iteration (ms): 1147.6 | ...",
         ),
         Preset(
             "torchtitan",
             "step:",
-            re.compile(_STAMP + r".*?\bstep:\s*(?P<step>\d+)\s+loss:\s*(?P<loss>[\d.]+)"),
+            re.compile(
+                _STAMP + r".*?\bstep:\s{0,20}(?P<step>\d{1,40})\s{1,20}loss:\s{0,20}(?P<loss>[\d.]{1,40})"
+            ),
             "[titan] 2025-10-30 20:35:34,953 - root - INFO - step: 50  loss:  7.1839 ... tps: 11,481",
         ),
         Preset(
             "nemo",
             "train_step_timing in s",
             re.compile(
-                r"(?:global_step[:=]\s*(?P<step>\d+)|iteration (?P<iteration>\d+)/)?.*?train_step_timing in s[:=]\s*(?P<time>[\d.]+|\[[\d., ]+\])"
+                r"(?:global_step[:=]\s{0,9}(?P<step>\d{1,40})|iteration (?P<iteration>\d{1,40})/)?.*?"
+                r"train_step_timing in s[:=]\s{0,9}(?P<time>[\d.]{1,40}|\[[\d., ]{1,4000}\])"
             ),
             "Training epoch 0, iteration 9/99 | ... | global_step: 9 | ... | train_step_timing in s: 6.48",
         ),
         Preset(
             "lightning",
             "Epoch",
-            re.compile(r"Epoch\s+(?P<epoch>\d+).*?" + _BAR),
+            re.compile(r"Epoch\s{1,9}(?P<epoch>\d{1,15}).*?" + _BAR),
             "Epoch 0:  10%|# | 10/100 [00:12<01:48,  0.83it/s, v_num=0]",
         ),
         Preset(
@@ -92,14 +101,16 @@ _K = (
     re.compile(r"Starting with (\d{1,7}) processes"),
     re.compile(r"(?i)\bnum(?:ber of)?[ _](?:processes|gpus|devices)\s*[:=]\s*(\d{1,7})\b"),
 )
-_MESH = re.compile(r"Building \d+-D device mesh with .*?\], \[([\d, ]+)\]")
-_BATCH = re.compile(r"(?i)(?:global[ _]batch[ _]size|Total train batch size[^=:]*)\s*[:= ]\s*(\d+)")
+_MESH = re.compile(r"Building \d{1,3}-D device mesh with .{0,400}?\], \[([\d, ]{1,80})\]")
+_BATCH = re.compile(
+    r"(?i)(?:global[ _]batch[ _]size|Total train batch size[^=:]{0,60})\s{0,9}[:= ]\s{0,9}(\d{1,15})"
+)
 _NAME_K = re.compile(
     r"(?i)(?:^|[_.-])k[_=-]?(\d+)(?=[_.-]|$)|(\d+)[_-]?(?:gpus?|ranks|workers|accelerators)(?=[_.-]|$)"
 )
 
 
-LONGEST_STEP_LINE = 1 << 14  # characters that are searched: the time grows with their square on hostile lines
+LONGEST_STEP_LINE = 1 << 12  # characters that are searched: the time grows with their square on hostile lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +217,8 @@ def _facts(text: str, found: _Found) -> None:
             if match := form.search(text):
                 found.k = int(match.group(1))
         if mesh := _MESH.search(text):
-            found.k = int(
-                np.prod([int(part) for part in mesh.group(1).split(",") if 0 < len(part.strip()) < 8])
-            )
+            sizes = [int(part) for part in mesh.group(1).split(",") if 0 < len(part.strip()) < 8]
+            found.k = math.prod(sizes) if math.prod(sizes) < MOST_WORKERS else None
     if match := _BATCH.search(text):
         found.global_batch = float(match.group(1))
 

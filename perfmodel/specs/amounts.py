@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 from perfmodel.specs.fields import Count, Number, ReadByItself, SpecModel, problem
 from perfmodel.units import UnitError, parse, pattern
 
-_AROUND = re.compile(r"\s*(?P<middle>.*?)\s*(?:\+-|\+/-|±)\s*(?P<give>.*?)\s*")
+_AROUND = re.compile(r"(?P<middle>[^±]{0,60}?)(?:\+-|\+/-|±)(?P<give>.{0,60})", re.DOTALL)
 MOST_GIVE = 0.5  # of the amount: a batch that may be half as large again is no statement
 ROUNDING = 0.01  # of the run: two statements of its length that differ by less are one
 
@@ -49,11 +49,11 @@ class AroundText(ReadByItself):
             value, give = value
             return Around(float(value), float(give))
         found = _AROUND.fullmatch(value) if isinstance(value, str) else None
-        middle = Number(least=1, most=1e12).read(found["middle"] if found else value)
+        middle = Number(least=1, most=1e12).read(found["middle"].strip() if found else value)
         if found is None:
             return Around(float(middle))
         try:
-            share = parse(found["give"], "1")
+            share = parse(found["give"].strip(), "1")
         except UnitError as error:
             raise problem("S006", error.message, "write it like 4M +-10 %") from None
         if not found["give"].endswith("%"):

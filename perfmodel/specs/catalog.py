@@ -63,6 +63,7 @@ class Catalog:
         self._trees: dict[Path, Tree] = {}
         self._models: dict[tuple[str, str], Record] = {}
         self._grids: dict[str, Tree] | None = None
+        self._mentions: dict[tuple[str, str], list[str]] = {}
         self.quotes: tuple[Quote, ...] = ()  # a buyer's own prices, which win over those of the folders
 
     @classmethod
@@ -260,7 +261,11 @@ class Catalog:
 
     def mentioning(self, kind: str, text: str) -> list[str]:
         """Names of the entries whose file holds a text: a look at it spares the reading of files that cannot match."""
-        return [name for name, paths in sorted(self.files(kind).items()) if text in _text_of(paths[0])]
+        key = (kind, text)
+        if key not in self._mentions:
+            named = sorted(self.files(kind).items())
+            self._mentions[key] = [name for name, paths in named if text in _text_of(paths[0])]
+        return self._mentions[key]
 
 
 def _tree_of(path: Path) -> Tree:

@@ -19,6 +19,7 @@ _FLOW_ITEM = re.compile(rf" *([A-Za-z_][A-Za-z0-9_.-]*): +({_QUOTED}|{_FLOW_PLAI
 _PLAIN = re.compile(r"[A-Za-z0-9(+/_.$-]")
 _NUMBER_LIKE = re.compile(r"[-+.0-9][-+0-9._eExXoObBaAcCdDfF:]*$|[-+]?\.(inf|nan)$", re.IGNORECASE)
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
+_LONGEST_INTEGER = 30  # characters; the full parser says what is wrong with more
 _FLOAT = re.compile(r"[-+]?[0-9]+\.[0-9]+$")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _OTHER_WORDS = frozenset({"null", "~", "yes", "no", "on", "off", "y", "n", "true", "false"})
@@ -141,7 +142,7 @@ def _scalar(text: str) -> str | int | float | bool:
         raise NotSimpleError
     if _NUMBER_LIKE.match(text) is None:
         return text
-    if _INTEGER.match(text):
+    if _INTEGER.match(text) and len(text) <= _LONGEST_INTEGER:
         return int(text)
     if _FLOAT.match(text):
         return float(text)

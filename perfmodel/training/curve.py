@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from perfmodel.beliefs.bands import computing_share
+from perfmodel.beliefs.bands import computing_share, held_back
 from perfmodel.beliefs.extrapolation import Asked, Joined, LawTrust, Seen, join, laws_at, population_signs
 from perfmodel.beliefs.features import discrepancy, retuned
 from perfmodel.beliefs.population import Belief, Beliefs, Calibration
@@ -191,6 +191,7 @@ def curve(
     # to which sweeps and traces have moved it.
     known = beliefs.calibration
     timed = known is not None and known.k.size > 0
+    kind = setup.workload.kind
     base = logs
     if known is not None and timed:
         declared = population_logs(setup, belief)
@@ -209,6 +210,13 @@ def curve(
         joined = _joined(setup, beliefs, known, model, np.sqrt(variance + beliefs.noise**2))
         spread = beliefs.band_spread(known.mode, setup.features(), joined.signs, computing, setup.k)
         scale = np.exp(joined.value) / found.time_s
+        untimed = replace(beliefs, calibration=None)
+        before = untimed.factor("datasheet", kind) * _unmeasured(
+            setup, untimed, belief, effects, variance, computing
+        )
+        factor = beliefs.factor(known.mode, kind)
+        shift = joined.value - np.log(population.time_s)
+        spread = held_back(factor * spread, before, shift) / factor
     else:
         spread = _unmeasured(setup, beliefs, belief, effects, variance, computing)
         if known is not None:
@@ -216,7 +224,7 @@ def curve(
     time = found.time_s * scale * gap
     parts = {name: np.broadcast_to(value, setup.k.shape) * scale * gap for name, value in found.parts.items()}
     mode = beliefs.calibration.mode if beliefs.calibration is not None else "datasheet"
-    half = beliefs.factor(mode, setup.workload.kind) * spread
+    half = beliefs.factor(mode, kind) * spread
     rng = np.random.default_rng(seed)
     sample = (
         rng.multivariate_normal(np.zeros(covariance.shape[0]), covariance, size=draws, method="cholesky")

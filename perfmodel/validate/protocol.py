@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.beliefs.bands import SLOPES, computing_share
+from perfmodel.beliefs.bands import SLOPES, computing_share, held_back
 from perfmodel.beliefs.extrapolation import (
     Asked,
     Joined,
@@ -106,12 +106,10 @@ def score_mode(
     signs: list[Array] = []
     scaled: list[Array] = []
     for beliefs, members in groups.values():
-        found_rows, value, sd, made_of, at = _predict(data, mode, beliefs, members)
-        kinds = [data.kinds[int(f)] for f in data.family[found_rows]]
-        factor = np.array([beliefs.factor(mode, kind) for kind in kinds])
+        found_rows, value, width, made_of, at = _predict(data, mode, beliefs, members)
         rows.append(found_rows)
         predicted.append(value)
-        half.append(factor * sd)
+        half.append(width)
         signs.append(made_of)
         scaled.append(at)
     empty: list[Array] = [np.zeros(0)]
@@ -130,6 +128,7 @@ def score_mode(
 def _predict(
     data: Observations, mode: str, beliefs: Beliefs, members: list[Split]
 ) -> tuple[Index, Array, Array, Array, Array]:
+    """Rows, log times, log half-widths of their bands, the signs of these, and what scales them."""
     families = [item.family for item in members]
     logs = population_logs(beliefs, data, families)
     prior = prior_variances(beliefs, data, families)
@@ -139,20 +138,28 @@ def _predict(
     rows = np.concatenate([item.target for item in members])
     owner = np.repeat(np.arange(len(members)), [item.target.size for item in members])
     value, sd, slopes = predict_rows(beliefs, data, posterior, logs, rows, owner, prior)
-    if posterior is None:
-        left_open = prior[owner].T - beliefs.scatter[:, None]
-        signs = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
-    else:
-        joined = _join_laws(data, members, logs, value, sd, LawTrust.read(beliefs.meta))
-        value, signs = joined.value, joined.signs
+    left_open = prior[owner].T - beliefs.scatter[:, None]
+    plain = population_signs(slopes.T, beliefs.scatter, np.maximum(left_open, 0.0))
     computing = computing_share(slopes.T)
-    spread, at = np.empty(rows.size), np.empty((len(SLOPES[mode]), rows.size))
-    for position, family in enumerate(families):
-        mine, features = owner == position, data.features[family]
-        k = data.at.k[rows[mine]]
-        at[:, mine] = beliefs.band_at(mode, features, computing[mine], k)
-        spread[mine] = beliefs.band_spread(mode, features, signs[:, mine], computing[mine], k)
-    return rows, value, spread, signs, at
+
+    def widths(mode: str, signs: Array) -> tuple[Array, Array]:
+        half, at = np.empty(rows.size), np.empty((len(SLOPES[mode]), rows.size))
+        for position, family in enumerate(families):
+            mine, features = owner == position, data.features[family]
+            k = data.at.k[rows[mine]]
+            at[:, mine] = beliefs.band_at(mode, features, computing[mine], k)
+            spread = beliefs.band_spread(mode, features, signs[:, mine], computing[mine], k)
+            half[mine] = beliefs.factor(mode, data.kinds[family]) * spread
+        return half, at
+
+    if posterior is None:
+        half, at = widths(mode, plain)
+        return rows, value, half, plain, at
+    untimed = value - (slopes * posterior.mean[owner]).sum(axis=1)
+    joined = _join_laws(data, members, logs, value, sd, LawTrust.read(beliefs.meta))
+    half, at = widths(mode, joined.signs)
+    before, _ = widths("datasheet", plain)
+    return rows, joined.value, held_back(half, before, joined.value - untimed), joined.signs, at
 
 
 def _join_laws(

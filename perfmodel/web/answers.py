@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from perfmodel.errors import Problem, SpecError, did_you_mean
 from perfmodel.specs.catalog import Catalog
-from perfmodel.specs.economy import Offer
 from perfmodel.specs.jobs import load_job
 from perfmodel.specs.loader import Mark, Source
 from perfmodel.specs.prices import resolve_price
@@ -60,27 +59,13 @@ class Answers(Protocol):
         ...
 
 
-class _Remembering(Catalog):
-    """The catalogue, with the price records of an accelerator looked up once."""
-
-    def __init__(self, folders: Sequence[Path], zoo: Path | None = None) -> None:
-        super().__init__(folders, zoo)
-        self._offers: dict[str, list[Offer]] = {}
-
-    def offers(self, accelerator: str) -> list[Offer]:
-        """Price records of an accelerator."""
-        if accelerator not in self._offers:
-            self._offers[accelerator] = super().offers(accelerator)
-        return self._offers[accelerator]
-
-
 class Library:
     """Answers from this package. Specs are read from the catalogue's folders and nowhere else."""
 
     def __init__(self, extra_dirs: Sequence[Path] = (), beliefs: Beliefs | None = None) -> None:
         from perfmodel.beliefs.population import shipped_beliefs
 
-        self._catalog = _Remembering.default(extra_dirs)
+        self._catalog = Catalog.default(extra_dirs)
         self._beliefs = beliefs or shipped_beliefs()
         self._fits: dict[str, Beliefs] = {}
         self._curves: Kept[Curve] = Kept(CURVE_BYTES)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.beliefs.bands import CELL, LEVELS, SLOPES, scale, thinness
+from perfmodel.beliefs.bands import CELL, LEVELS, SLOPES, held_back, scale, thinness
 from perfmodel.beliefs.extrapolation import band_spread
 from perfmodel.beliefs.features import level_value
 from perfmodel.beliefs.population import Beliefs, from_mapping, shipped_beliefs, to_mapping
@@ -118,3 +118,8 @@ def test_what_nobody_measured_is_not_scaled() -> None:
     signs = np.array([[1.0], [3.0], [0.6]])
     found = beliefs.band_spread("datasheet", {"kind": "gnn"}, signs, np.ones(1), np.ones(1))
     assert found == pytest.approx(np.hypot(2.0 * 0.1, 0.5 * 0.6))
+
+
+def test_timings_widen_a_band_only_where_they_moved_the_prediction_out_of_it() -> None:
+    half, before, shift = np.array([0.1, 4.0, 4.0, 0.6]), np.full(4, 0.5), np.array([0.0, 0.2, -0.9, -0.9])
+    assert held_back(half, before, shift).tolist() == [0.1, 0.5, 0.9, 0.6]

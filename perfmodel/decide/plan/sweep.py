@@ -20,7 +20,7 @@ from perfmodel.specs.job import Job
 from perfmodel.training.curve import curve
 
 _FORM = re.compile(
-    r"(?P<path>[\w.]+)=(?P<first>[-+0-9.eE]+)\.\.(?P<last>[-+0-9.eE]+)\s*(?P<unit>[^:]*?)\s*:(?P<count>[0-9]+)"
+    r"(?P<path>[\w.]+)=(?P<first>[-+0-9.eE]+)\.\.(?P<last>[-+0-9.eE]+)\s*(?P<unit>[^:]*?)\s*:(?P<count>[0-9]{1,9})"
 )
 MOST_POINTS = 1000
 
