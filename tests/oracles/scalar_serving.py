@@ -315,23 +315,22 @@ class Queue:
         most = room / (self.tokens * self.seconds(self.slots, room))
         return float(brentq(lambda rate: rate * self.held(self.slots, rate)[0] - self.slots, 0.0, most))
 
-    def first_token(self, at: dict[str, float], rate: float) -> dict[str, Any]:
-        """Time to the first token in a state: what fits the next step, and what waits for full ones."""
+    def first_token(self, n: float, at: dict[str, float], rate: float, working: float) -> dict[str, Any]:
+        """Time to the first token in a state, for those who come to an empty replica, in a step without and in one with prefill.
+
+        What fits the next step goes with it, the rest waits for full ones. `working` is the chance of a state with sequences.
+        """
         ca2, ci2 = self.arrival_cv**2, self.input_cv**2
         busy = min(rate * at["prompt"], 0.98)
         second = at["first"] ** 2 + (at["square"] - at["first"] ** 2) / (1.0 - busy**2)
-        inside = min(max(at["filled"] * at["first"] / at["mean"], 0.0), 1.0)
-        gated_share, met = (1.0 - inside, inside), (at["empty"], second / at["first"])
         relative = (second - at["first"] ** 2) / at["first"] ** 2
-        gated, gated_variance = [], []
-        for branch in (0, 1):
-            gated.append(at["own"] + 0.5 * met[branch] + busy * (met[branch] - at["mean"]))
-            varied = second * relative if branch else 0.0
-            gated_variance.append(
-                varied * ((0.5 + busy) ** 2 + 1 / 12)
-                + met[branch] ** 2 / 12
-                + rate * met[branch] * at["prompt"] ** 2 * (ca2 + ci2)
-            )
+        met = (0.0, at["empty"], second / at["first"])
+        idle = float(n == 0.0)
+
+        def of(prefilling: float) -> tuple[float, float, float]:
+            part = min(max(prefilling / working, 0.0), 1.0) * (1.0 - idle)
+            return idle, 1.0 - idle - part, part
+
         service = self.tokens / at["room"] * at["full"]
         load = min(at["load"], 0.98)
         root = load
@@ -342,25 +341,36 @@ class Queue:
             root = min(root, 0.9999)
         root = min(max(root, 1e-9), 0.9999)
         wait = (ca2 + ci2) / (ca2 + 1.0) * service / (1.0 - root)
-        alone = 0.5 * at["empty"] + self.chunks(at["room"]) * at["empty"] + at["prompt"]
-        crowd = (
-            self.tokens
-            * (1.0 + ci2 + rate * sum(s * x for s, x in zip(gated_share, met, strict=True)))
-            / at["room"]
-        )
+
+        inside = min(max(at["filled"] * at["first"] / at["mean"], 0.0), 1.0)
+        beside = sum(s * x for s, x in zip(of(inside), met, strict=True))
+        crowd = self.tokens * (1.0 + ci2 + rate * beside) / at["room"]
         part = crowd**2 / (1.0 + crowd**2)
         shares, means, variances = [], [], []
-        for branch, (share, behind) in enumerate(((1.0 - root, 0.0), (root, wait))):
-            chunked = alone + behind
-            shares.append((1.0 - part) * gated_share[branch] + part * share)
-            means.append((1.0 - part) * gated[branch] + part * chunked)
-            spread = at["empty"] ** 2 / 12 + behind**2
+        for branch in (0, 1, 2):
+            comes_in = 1.0 if branch else 0.0  # whether a step runs
+            gated = at["own"] + 0.5 * met[branch] + busy * (met[branch] - at["mean"]) * comes_in
+            varied = second * relative if branch == 2 else 0.0
+            gated_variance = (
+                varied * ((0.5 + busy) ** 2 + 1 / 12)
+                + met[branch] ** 2 / 12
+                + rate * met[branch] * at["prompt"] ** 2 * (ca2 + ci2)
+            )
+            running, behind = at["empty"] * comes_in, wait if branch == 2 else 0.0
+            chunked = 0.5 * running + behind + self.chunks(at["room"]) * at["empty"] + at["prompt"]
+            shares.append((1.0 - part) * of(inside)[branch] + part * of(root)[branch])
+            means.append((1.0 - part) * gated + part * chunked)
             variances.append(
-                (1.0 - part) * gated_variance[branch] + part * spread
-                + part * (1.0 - part) * (gated[branch] - chunked) ** 2
-            )  # fmt: skip
-        return {"share": shares, "mean": means, "variance": variances, "line": part,
-                "prompt": (1.0 - part) * at["prompt"] + part * service}  # fmt: skip
+                (1.0 - part) * gated_variance
+                + part * (running**2 / 12 + behind**2)
+                + part * (1.0 - part) * (gated - chunked) ** 2
+            )
+        prefilling = (1.0 - part) * inside + part * root
+        return {
+            "share": shares, "mean": means, "variance": variances, "line": part,
+            "prompt": (1.0 - part) * at["prompt"] + part * service, "rest": (0.0, at["empty"], 0.0), "busy": prefilling,
+            "before": (1.0 - prefilling) * means[1] + prefilling * means[2],
+        }  # fmt: skip
 
     def solve(self) -> dict[str, Any]:
         """Means, and the mixtures of which quantiles are taken, over all numbers of sequences up to the slots."""
@@ -377,11 +387,12 @@ class Queue:
         prefill = min(rate * self.held(likeliest, rate)[1]["prompt"], 0.98)
         peakedness = max(1.0 + (ca2 - 1.0) / (1.0 + cv2), 0.05)
         peakedness += 1.5 * prefill**2 * (ca2 + ci2) / (1.0 - prefill) ** 2
-        states, logs, height = [], [], 0.0
+        held: list[tuple[float, dict[str, float], float]] = []
+        logs, height = [], 0.0
         for n in range(self.slots + 1):
             seconds, at, decodes = self.held(float(n), rate)
             height += math.log(rate * seconds / n) / peakedness if n else 0.0
-            states.append((float(n), at, decodes, self.first_token(at, rate)))
+            held.append((float(n), at, decodes))
             logs.append(height)
         p = [math.exp(value - max(logs)) for value in logs]
         whole = sum(p)
@@ -394,6 +405,8 @@ class Queue:
         whole = sum(weight)
         weight = [value / whole for value in weight]
         chance = weight[-1]
+        working = max(1.0 - weight[0], 1e-9)
+        states = [(n, at, d, self.first_token(n, at, rate, working)) for n, at, d in held]
         wait = variability / (limit * max(1.0 - busy, 1e-6))
 
         def mean(
@@ -402,7 +415,7 @@ class Queue:
             return sum(w * of(at, d, first) for w, (_, at, d, first) in zip(by, states, strict=True))
 
         branches = []
-        for branch in (0, 1):
+        for branch in (0, 1, 2):
             share = mean(lambda at, d, first, b=branch: first["share"][b])
             m1 = mean(lambda at, d, first, b=branch: first["share"][b] * first["mean"][b]) / max(share, 1e-12)
             m2 = mean(
@@ -410,7 +423,12 @@ class Queue:
                     first["share"][b] * (first["variance"][b] + first["mean"][b] ** 2)
                 )
             ) / max(share, 1e-12)
-            branches.append((share, m1, max(m2 - m1**2, 0.0)))
+            rest = mean(lambda at, d, first, b=branch: first["share"][b] * first["rest"][b]) / max(
+                share, 1e-12
+            )
+            # Of the rest of a running step, which is uniform, each third stands apart.
+            even = max(max(m2 - m1**2, 0.0) - 2.0 / 27.0 * rest**2, 1e-3 * rest**2)
+            branches += [(share / 3.0, m1 + place * rest, even) for place in (-1.0 / 3.0, 0.0, 1.0 / 3.0)]
         started = sum(s * m for s, m, _ in branches)
         started_variance = sum(s * (v + m * m) for s, m, v in branches) - started**2
         own = mean(lambda at, d, first: first["prompt"])
@@ -457,9 +475,8 @@ class Queue:
         for tokens, (_, at, _, first) in zip(made, states, strict=True):
             x = tokens / whole
             busy = min(rate * at["prompt"], 0.98)
-            overall = sum(s * m for s, m in zip(first["share"], first["mean"], strict=True))
             line = first["line"]
-            behind = (1.0 - line) * at["own"] + line * overall
+            behind = (1.0 - line) * at["own"] + line * first["before"]
             burst = (1.0 - full) * max(ca2 - 1.0, 0.0)
             late = line + (1.0 - line) * math.exp(-rate * behind)
             left += x * (rate * behind + 0.5 * burst * late) * at["prompt"] / (1.0 - busy)
@@ -471,7 +488,7 @@ class Queue:
             empty += x * at["empty"]
             during += x * each * at["mean"]
             before += x * each * behind
-            some += x * ((1.0 - line) * (1.0 - math.exp(-rate * at["own"])) + line * first["share"][1])
+            some += x * ((1.0 - line) * (1.0 - math.exp(-rate * at["own"])) + line * first["busy"])
         between = max(square - pace**2, 0.0)
         room = max(most - pace, 1e-12)
         found = []
