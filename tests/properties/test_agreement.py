@@ -25,6 +25,9 @@ LEAST_FEASIBLE = 4  # points of a curve, so that some are left to predict
 SCALED = (0.9, 1.4, 2.0)
 NOISE = 0.01  # log, of one timing
 UNCHANGED = 0.05  # log
+BY_CHANCE = (
+    2.0  # half-widths of a 90 % band, 3.3 standard deviations: noise may leave the band itself now and then
+)
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,10 @@ def test_a_measured_point_lies_in_its_own_band(jobs: list[Case]) -> None:
         assert (half(after)[at] <= half(case.before)[at] + 1e-9).all(), case.seed
 
 
-def test_noise_moves_little_and_never_out_of_the_band(jobs: list[Case]) -> None:
-    """The truth is the model's own curve here: what was not measured stays near it, or the band still holds it."""
+def test_noise_moves_little_or_within_what_chance_explains(jobs: list[Case]) -> None:
+    """The truth is the model's own curve here: what was not measured stays near it, or the band explains it."""
     for case in jobs:
         noise = NOISE * np.random.default_rng([case.seed, 9]).standard_normal(case.timed.size)
         after, fits = case.after(case.before.time_s[case.timed] * np.exp(noise)), case.before.feasible
         moved = np.abs(np.log(after.time_s[fits] / case.before.time_s[fits]))
-        assert (moved <= np.maximum(half(after)[fits], UNCHANGED)).all(), case.seed
+        assert (moved <= np.maximum(BY_CHANCE * half(after)[fits], UNCHANGED)).all(), case.seed
