@@ -291,7 +291,21 @@ def serving_answer(
 
 
 def longest_of(count: ArrayLike, cv: ArrayLike) -> Array:
-    """The longest of `count` lengths over their mean: a quantile of the gamma distribution, by Wilson and Hilferty.
+    r"""The longest of `count` lengths over their mean: a quantile of the gamma distribution, by Wilson and Hilferty.
+
+    .. math:: l = (1 - v^2/9 + z v/3)^3                                                                            (8)
+
+    with v the spread over the mean and z the normal quantile that one of `count` exceeds. Reference: Wilson & Hilferty
+    1931, PNAS 17:684; z by Abramowitz & Stegun 1964, eq. 26.2.22.
+
+    Parameters
+    ----------
+    count : lengths that are drawn.
+    cv : standard deviation over mean.
+
+    Returns
+    -------
+    Plain numbers, at least 1.
 
     >>> longest_of(1000.0, np.array([0.0, 1.0])).round(1).tolist()  # of an exponential ln 1000 = 6.9
     [1.0, 7.0]

@@ -209,8 +209,10 @@ def pooled_answer(
     done = np.where(kind == CLOSED, flight / e2e, rate)
     # A run ends with its longest answer, which then decodes beside ever fewer others.
     is_run = (kind == OFFLINE) & np.isfinite(requests)
-    longest = longest_of(np.where(is_run, requests, 1.0), np.asarray(load.output_cv, float))
-    emptying = after * idle[1].tpot_s * (longest - 1.0)
+    cv = np.asarray(load.output_cv, float)
+    left = 0.5 * (1.0 + cv**2)  # mean length still to go when the last request starts
+    longest = longest_of(np.where(is_run, requests, 1.0), cv)
+    emptying = after * idle[1].tpot_s * np.maximum(longest - left, 0.0)
     done = np.where(is_run, requests / (requests / most + emptying), done)
     stable = fits & ~np.asarray((kind == OPEN) & is_saturated)
 
