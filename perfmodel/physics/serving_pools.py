@@ -23,10 +23,10 @@ References: Zhong et al., OSDI 2024 (DistServe); Patel et al., ISCA 2024 (Splitw
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.physics.batch_queue import BatchWait, batch_wait
 from perfmodel.physics.machine import Machine
@@ -59,7 +59,7 @@ class Transfer:
     most_per_s: Array  # requests whose caches cross in a second
     is_inside: NDArray[np.bool_]  # whether both pools share scale-up links
 
-    def wait_s(self, rate_per_s: Any) -> Array:
+    def wait_s(self, rate_per_s: ArrayLike) -> Array:
         """Mean wait behind the caches of others (2)."""
         busy = np.minimum(np.asarray(rate_per_s, float) / self.most_per_s, _FULL)
         return np.asarray(0.5 * busy / (1.0 - busy) * self.seconds)
@@ -154,7 +154,7 @@ def pooled_answer(
     # Of C requests in a loop one meets the C - 1 others.
     others = np.where(kind == CLOSED, 1.0 - 1.0 / np.maximum(flight, 1.0), 1.0)
 
-    def asked(rate: Any) -> tuple[BatchWait, ServingAnswer]:
+    def asked(rate: Array) -> tuple[BatchWait, ServingAnswer]:
         first = replace(prompts, rate_per_s=rate / senders * others)
         then = replace(tokens, rate_per_s=rate / takers)
         return (

@@ -71,7 +71,7 @@ def words_of(family: Row, point: Row, workload: Workload, memory_bytes: float) -
     # Of a model that is not a sequence's a length means nothing.
     has_length = workload.kind in TRANSFORMER_KINDS or workload.seq_len is not None
     tokens = _real_tokens(point) if has_length else None
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "cluster": cluster_words(family, point),
         "precision": family.text["precision"],
         "seq_len": None if tokens is None else int(tokens),
@@ -114,7 +114,7 @@ def stack_words(family: Row, point: Row) -> dict[str, object]:
     } | stated_facts(family, point)
 
 
-def stated_facts(*rows: Row) -> dict[str, Any]:
+def stated_facts(*rows: Row) -> dict[str, object]:
     """Facts in the column `stack` of rows; a later one wins."""
     return {key: value for row in rows for key, value in stack_facts(row.text.get("stack", "")).items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from perfmodel.specs.refusals import refusal
 from perfmodel.specs.stack import Stack
@@ -12,7 +11,7 @@ _TRUTHS = {"true": True, "false": False}
 _HELP = "key=value;key=value with the keys of a job's stack, as in date=2024-10;attention=flash2"
 
 
-def stack_facts(cell: str) -> dict[str, Any]:
+def stack_facts(cell: str) -> dict[str, object]:
     """The facts of a cell whose faults were reported before.
 
     >>> stack_facts("date=2021-08; overlap_gradients=false"), stack_facts("")
@@ -31,10 +30,10 @@ def stack_faults(cell: str) -> list[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1024)
-def _read(cell: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def _read(cell: str) -> tuple[dict[str, object], list[tuple[str, str]]]:
     from pydantic import ValidationError
 
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     faults: list[tuple[str, str]] = []
     for item in filter(None, map(str.strip, cell.split(";"))):
         key, equals, value = (part.strip() for part in item.partition("="))

@@ -106,7 +106,7 @@ def within_slo(service: Service, layouts: Sequence[ServedLayout], full: Array, s
     return ends
 
 
-def widths(service: Service, layout: ServedLayout, demand: float) -> list[dict[str, Any]]:
+def widths(service: Service, layout: ServedLayout, demand: float) -> list[dict[str, object]]:
     """Scale up against scale out: the same demand on replicas of half, the same and twice the ranks, where they fit."""
     if isinstance(layout, PooledLayout) or layout.dp > 1:
         return []
@@ -124,7 +124,7 @@ def widths(service: Service, layout: ServedLayout, demand: float) -> list[dict[s
     full = np.nan_to_num(saturation(service, service.deployment(layouts)))
     good = np.flatnonzero(full > 0.0)
     layouts, full = [layouts[i] for i in good], full[good]
-    found = []
+    found: list[dict[str, object]] = []
     for one, end in zip(layouts, within_slo(service, layouts, full, _GRID), strict=True):
         count = replicas_for(demand, float(end)) if end > 0.0 else None
         all_of_them = (
@@ -244,7 +244,7 @@ def fleet(curve: LoadCurve, knee: ServedKnee) -> dict[str, object]:
     }
 
 
-def _failing(job: ServingJob, count: int, spare: int, ranks: int) -> dict[str, Any] | None:
+def _failing(job: ServingJob, count: int, spare: int, ranks: int) -> dict[str, object] | None:
     """How often too few replicas run; None where the job does not say how often one fails."""
     failures = job.serving.failures
     if failures is None:

@@ -62,7 +62,7 @@ def answer(service: Service, chosen: Chosen) -> dict[str, Any]:
     found = knees(whole, limits)
     sized = fleet(whole, found["slo"])
     told = _curve(whole, at, replicas)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "load_kind": kind,
         "load_unit": _UNITS[kind],
         "load": asked * replicas,

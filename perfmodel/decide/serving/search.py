@@ -286,7 +286,7 @@ def _front(tally: _Tally) -> list[dict[str, object]]:
 
 def _closely(
     group: _Group, worth: Array, limits: Sequence[tuple[str, str, float]], wanted: Wanted
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The most promising configurations of a group with their knees in an open loop, replicas and price."""
     service = group.service
     ranks = np.array([one.accelerators for one in group.layouts], float)
@@ -348,7 +348,7 @@ def at_knees(
     return found
 
 
-def _fleet(job: ServingJob, layout: ServedLayout, knee: float, wanted: Wanted) -> dict[str, Any]:
+def _fleet(job: ServingJob, layout: ServedLayout, knee: float, wanted: Wanted) -> dict[str, object]:
     """Replicas, accelerators and price of what is asked: a demand, all that a budget buys, or one replica.
 
     Over a day the price is that of its mean hour, for its mean rate.

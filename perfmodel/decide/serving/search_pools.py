@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from perfmodel.decide.serving.pool_ratio import PoolRates, best_pools, pool_front, pool_rates
 from perfmodel.decide.serving.search import Wanted, at_knees
+from perfmodel.physics.serving_step import Deployment
 from perfmodel.serving.setup import Service
-from perfmodel.specs.serving import PooledLayout
+from perfmodel.specs.serving import PooledLayout, ServedLayout
 
 _CLOSELY: Final = 4  # groups whose tails are computed, of each number format
 
 
 def pooled_candidates(
     service: Service, limits: Sequence[tuple[str, str, float]], wanted: Wanted
-) -> tuple[list[dict[str, Any]], list[tuple[float, float, dict[str, Any]]], PoolRates]:
+) -> tuple[list[dict[str, object]], list[tuple[float, float, dict[str, object]]], PoolRates]:
     """Candidates with two pools, points of the front, and what was computed of either pool."""
     rates = pool_rates(service, limits)
     groups = best_pools(service, rates, _CLOSELY)
@@ -35,8 +36,8 @@ def pooled_candidates(
     return list(unique.values()), points, rates
 
 
-def _named(service: Service, group: PooledLayout, at: Any) -> dict[str, Any]:
-    def degrees(one: Any) -> dict[str, int]:
+def _named(service: Service, group: PooledLayout, at: Deployment) -> dict[str, object]:
+    def degrees(one: PooledLayout | ServedLayout) -> dict[str, int]:
         return {"tp": one.tp, "pp": one.pp, "ep": one.ep, "dp": one.dp}
 
     return {

@@ -357,7 +357,7 @@ def _fleet_table(result: dict[str, object]) -> list[Table]:
     ]
 
 
-def _widths(fleet: dict[str, Any]) -> list[Table]:
+def _widths(fleet: dict[str, object]) -> list[Table]:
     """Wider replicas against more of them."""
     keys = ("tp", "knee_requests_per_s", "replicas", "accelerators", "usd_per_h")
     rows: list[list[Cell]] = [
