@@ -69,7 +69,7 @@ def batch_wait(
 
     >>> found = batch_wait(lambda work: 0.001 + 0.010 * work, [1e-9, 50.0, 99.0], work=1.0, most_work=1.0)
     >>> found.mean_s.round(4).tolist(), found.stable.tolist()
-    ([0.011, 0.0177, nan], [True, True, False])
+    ([0.011, 0.0183, nan], [True, True, False])
     """
     rate, unit, most, work_cv, arrival_cv = np.broadcast_arrays(
         *(np.asarray(v, float) for v in (rate_per_s, work, most_work, work_cv, arrival_cv))

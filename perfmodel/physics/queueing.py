@@ -285,7 +285,7 @@ def saturation_rate_per_s(
 
     >>> decode_only = lambda n, p: 0.01 + 0.0 * (n + p)
     >>> saturation_rate_per_s(decode_only, Traffic(1, 101), slots=[10, 20], chunk_tokens=8192).round(1).tolist()
-    [9.9, 19.8]
+    [9.9, 19.5]
     """
     rate, mix, n = _arrays(0.0, traffic, slots, chunk_tokens)
     return np.asarray(_saturation(step_s, n + 0.0 * rate, mix)[..., 0])
@@ -428,7 +428,7 @@ def latency(
     >>> steps = lambda n, p: 0.010 + 1e-4 * n + 4e-5 * p
     >>> found = latency(steps, [0.1, 5.0], Traffic(500, 200), slots=64, chunk_tokens=2048)
     >>> found.ttft_mean_s.round(3).tolist(), found.tpot_mean_s.round(4).tolist(), found.batch.round(1).tolist()
-    ([0.035, 0.04], [0.0101, 0.0126], [0.2, 12.6])
+    ([0.031, 0.04], [0.0101, 0.0126], [0.2, 12.6])
     >>> bool(latency(steps, 60.0, Traffic(500, 200), slots=64, chunk_tokens=2048).stable)
     False
     """

@@ -308,7 +308,7 @@ def longest_of(count: ArrayLike, cv: ArrayLike) -> Array:
     Plain numbers, at least 1.
 
     >>> longest_of(1000.0, np.array([0.0, 1.0])).round(1).tolist()  # of an exponential ln 1000 = 6.9
-    [1.0, 7.0]
+    [1.0, 7.1]
     """
     t = np.sqrt(2.0 * np.log(np.maximum(np.asarray(count, float), 1.0)))
     z = np.maximum(t - (2.30753 + 0.27061 * t) / (1.0 + 0.99229 * t + 0.04481 * t**2), 0.0)

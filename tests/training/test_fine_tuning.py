@@ -91,7 +91,7 @@ def test_each_statement_takes_what_it_says() -> None:
     ("changed", "told"),
     [
         ({"adapter_on": "attention"}, "adapter_on needs an adapter_rank"),
-        ({"adapter_rank": 8, "trainable_params": 10}, "twice"),
+        ({"adapter_rank": 8, "trainable_params": 10}, "both state the trainable parameters"),
     ],
 )
 def test_what_contradicts_itself_is_refused(changed: dict[str, Any], told: str) -> None:
