@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from perfmodel.beliefs.population import shipped_beliefs
-from perfmodel.calibrate.sweeps import crossovers, informed, sweeps_json
+from perfmodel.calibrate.sweeps import crossovers, informed, refuse_foreign, sweeps_json
+from perfmodel.errors import SpecError
 from perfmodel.physics.coefficients import NAMES, from_logs
 from perfmodel.physics.exchanges import Links
 from perfmodel.physics.layouts import layouts
@@ -103,3 +105,25 @@ def test_the_crossover_of_two_algorithms_is_where_their_times_meet() -> None:
     behind = np.flatnonzero(tree.time_s > ring.time_s)[0]
     assert SIZES[behind - 1] < found["bytes"] < SIZES[behind] * 1.1
     assert crossovers([tree, sweep(60e-6, 230e9)], numbers) == []
+
+
+@pytest.mark.parametrize(
+    ("confidence", "times", "refused"),
+    [("vendor", 1.4, True), ("measured", 1.4, False), ("measured", 2.2, True)],
+)
+def test_a_rate_that_was_timed_may_be_passed_by_more_than_a_datasheet(
+    confidence: str, times: float, refused: bool
+) -> None:
+    job = load_job(
+        None, overrides={"workload": "gpt2-xl", "cluster": "dgx-h100", "k": [8], "global_batch": 64}
+    )
+    up = job.cluster.node.scale_up
+    assert up is not None
+    node = job.cluster.node.model_copy(update={"scale_up": up.model_copy(update={"confidence": confidence})})
+    job = job.model_copy(update={"cluster": job.cluster.model_copy(update={"node": node})})
+    found = sweep(20e-6, times * up.bandwidth)
+    if refused:
+        with pytest.raises(SpecError, match="no sweep of dgx-h100"):
+            refuse_foreign(job, machine(job.cluster, "bf16"), [found], Path("s.log"))
+    else:
+        refuse_foreign(job, machine(job.cluster, "bf16"), [found], Path("s.log"))
