@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from perfmodel.decide.knee import curvature_knee
 from perfmodel.decide.serving.crossing import crossing
 from perfmodel.decide.serving.curve import LoadCurve, latencies, saturation
-from perfmodel.decide.serving.pools import Remedy, pool_remedy
+from perfmodel.decide.serving.pools import Remedy, pool_remedies
 from perfmodel.physics.serving import OPEN, replica_step
 from perfmodel.physics.serving_step import Deployment
 
@@ -96,12 +96,16 @@ def _slo(curve: LoadCurve, limits: Limits) -> ServedKnee:
         found["load"] = float(min(load, most))
         if curve.kind == "rate" and found["high"] is not None:
             found["high"] = max(found["high"], float(min(load, most)))
-    remedy = _remedy(curve, who, load)
+    remedies = _remedies(curve, who, load)
+    after = [_after(curve, remedy, limits) for remedy in remedies]
+    # What is fullest need not be what ends the objective: the cause is what helps most.
+    best_of = max(range(len(after)), key=lambda i: after[i] or 0.0)
+    remedy = remedies[best_of]
     found["cause"], found["remedy"] = remedy.cause, remedy.words
     if np.isnan(load):
         value = float(mean[who][0])
         found["cause"] = f"{_said(who)} is {value:.3g} s even when nearly idle; {remedy.cause}"
-    found["load_after_remedy"] = _after(curve, remedy, limits)
+    found["load_after_remedy"] = after[best_of]
     return found
 
 
@@ -127,6 +131,16 @@ def _said(name: str) -> str:
     return f"{statistic} {quantity.upper()}" if statistic != "mean" else f"mean {quantity.upper()}"
 
 
+def _remedies(curve: LoadCurve, who: str, load: float) -> list[Remedy]:
+    """The causes that an objective's end may have: of two pools any part, of one replica what has grown up to there."""
+    at = curve.service.deployment([curve.layout])
+    if at.prefill_at is not None and (not who.startswith("tpot") or _is_full(curve, load)):
+        return pool_remedies(
+            curve.service, at, _said(who), load if np.isfinite(load) else float(curve.load[0])
+        )
+    return [_remedy(curve, who, load)]
+
+
 def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     """The cause of an objective's end, from what has grown up to there."""
     service, c = curve.service, curve.service.coefficients
@@ -141,8 +155,6 @@ def _remedy(curve: LoadCurve, who: str, load: float) -> Remedy:
     slots, fitting = float(np.ravel(answer.slots)[-1]), float(np.ravel(answer.fitting)[-1])
     quantity, _, statistic = who.partition("_")
     name = _said(who)
-    if at.prefill_at is not None and (quantity != "tpot" or _is_full(curve, load)):
-        return pool_remedy(service, at, name, load if np.isfinite(load) else float(curve.load[0]))
     limit = float(at.max_sequences)
     waits = quantity != "tpot" and _waits_for_slots(curve, at, quantity, statistic, load)
 

@@ -58,24 +58,28 @@ def pool_limits(service: Service, at: Deployment) -> dict[str, float]:
     }
 
 
-def pool_remedy(service: Service, at: Deployment, name: str, load: float) -> Remedy:
-    """What is fullest at a load, and one more of it."""
+def pool_remedies(service: Service, at: Deployment, name: str, load: float) -> list[Remedy]:
+    """One more of each pool and a faster link between them, what is fullest at a load first."""
     limits = pool_limits(service, at)
-    fullest = min(limits, key=lambda key: limits[key])
-    cause, words = _WORDS[fullest]
     machine = service.machine
-    if fullest == "prefill":
-        at = replace(at, prefill_replicas=at.prefill_replicas + 1.0)
-    elif fullest == "decode":
-        at = replace(at, decode_replicas=at.decode_replicas + 1.0)
-    else:
-        machine = replace(
-            machine,
-            up_bytes_per_s=machine.up_bytes_per_s * _FASTER,
-            out_bytes_per_s=machine.out_bytes_per_s * _FASTER,
+    faster = replace(
+        machine,
+        up_bytes_per_s=machine.up_bytes_per_s * _FASTER,
+        out_bytes_per_s=machine.out_bytes_per_s * _FASTER,
+    )
+    changed = {
+        "prefill": (machine, replace(at, prefill_replicas=at.prefill_replicas + 1.0)),
+        "decode": (machine, replace(at, decode_replicas=at.decode_replicas + 1.0)),
+        "link": (faster, at),
+    }
+    found = []
+    for part in sorted(limits, key=lambda part: limits[part]):
+        cause, words = _WORDS[part]
+        busy = min(load / limits[part], 1.0)
+        found.append(
+            Remedy(f"{name}: {cause.format(busy=busy)}", words, *changed[part], service.coefficients)
         )
-    busy = min(load / limits[fullest], 1.0)
-    return Remedy(f"{name}: {cause.format(busy=busy)}", words, machine, at, service.coefficients)
+    return found
 
 
 def pools_of(curve: LoadCurve, at: NDArray[np.intp]) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from perfmodel.decide.serving.choose import choose
 from perfmodel.decide.serving.prediction import predict_serving
 from perfmodel.explain.service import explain_service, roofline_service
 from perfmodel.serving.beliefs import textbook_beliefs
+from perfmodel.specs.jobs import load_any_job
 
 SLO = {"ttft": {"p99": "1 s"}, "tpot": {"p99": "20 ms"}}
 
@@ -63,6 +66,13 @@ def test_the_remedy_of_a_full_pool_is_more_of_it(service):
     assert "prefill" in knee["cause"]
     assert "prefills" in knee["remedy"]
     assert knee["load_after_remedy"] > 1.3 * knee["load"]
+
+
+def test_no_remedy_of_a_group_makes_it_worse():
+    """The fullest part need not be what ends an objective: here the decode is, and the first token waits for the prefill."""
+    example = Path(__file__).resolve().parents[3] / "examples" / "serve-split.yaml"
+    knee = predict_serving(load_any_job(example)).envelope()["result"]["knee"]["slo"]
+    assert knee["load_after_remedy"] > knee["load"]
 
 
 def test_other_verbs_speak_of_the_same_group(service):
